@@ -24,10 +24,12 @@ settings.register_profile("attn", deadline=None, derandomize=True, print_blob=Tr
 settings.load_profile("attn")
 
 LONG = (
-    "house/test_tools.py", "scan/test_ray_cluster.py", "models/test_parity.py", "cli/test_streams.py",
-    "scan/test_engines.py", "tests/test_examples.py", "effects/test_against_transformers.py", "effects/test_minilm.py",
-    "models/test_minilm.py", "page/test_script.py", "scan/test_intake.py", "cli/test_process.py",
-    "explore/test_keys.py", "page/test_weights.py",
+    "house/test_tools.py", "scan/test_ray_cluster.py", "tests/test_examples.py", "cli/test_unknown_words.py",
+    "explore/test_keys.py", "models/test_parity.py", "render/test_answers.py", "learn/test_learn_command.py",
+    "scan/test_worker.py", "scan/test_atlas.py", "effects/test_against_transformers.py", "cli/test_output_pairs.py",
+    "cli/test_effects.py", "scan/test_engines.py", "house/test_catalogues.py", "cli/test_errors.py",
+    "page/test_script.py", "page/test_saved.py", "cli/test_bounds.py", "effects/test_minilm.py",
+    "models/test_minilm.py", "cli/test_signals.py", "page/test_weights.py", "cli/test_long.py", "scan/test_intake.py",
 )  # fmt: skip
 """Files that take long, the longest first: begun late, one would keep its worker busy when the other is done."""
 LOCAL = ("127.0.0.1", "::1", "localhost")

@@ -158,6 +158,7 @@ def thirds() -> Iterator[Any]:
             )  # fmt: skip
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("command", "option", "values"), list(thirds()))
 def test_a_number_at_its_edges_and_beyond(command: str, option: str, values: tuple[str, ...], folder: Path) -> None:
     _imported(command)

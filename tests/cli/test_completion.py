@@ -85,6 +85,7 @@ def read_until(keyboard: int, text: str) -> None:
             shown += os.read(keyboard, 65536)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shell", list(SET_UPS))
 def test_a_shell_completes_values_with_colons_and_equals_signs(shell: str, folder: Path) -> None:
     needs(shell)
@@ -97,6 +98,7 @@ def test_a_shell_completes_values_with_colons_and_equals_signs(shell: str, folde
             read_until(keyboard, f"<{completed}%%>")
 
 
+@pytest.mark.thorough
 def test_fish_completes_values_behind_an_equals_sign(folder: Path) -> None:
     needs("fish")
     script = f"source {folder / 'completion.fish'}\n" + "".join(

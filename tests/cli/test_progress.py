@@ -126,6 +126,7 @@ def test_a_bar_ends_with_a_command_that_fails() -> None:
     assert found.layers is None
 
 
+@pytest.mark.thorough
 def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attncli.features.effects.command.PATIENCE", 0.0)
     seconds = {}

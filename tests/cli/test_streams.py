@@ -83,11 +83,12 @@ SLOW: dict[str, tuple[str, ...]] = {
 }
 """These load torch, and transformers."""
 LOADED = ("attncli.arrays.torch_backend", "attncli.scan.engines", "transformers.models.gpt2.modeling_gpt2")
+PARTS = {**{f"part {n}": dict([*COMMANDS.items()][n::3]) for n in range(3)}, "slow": SLOW}
 EVERY = [
     pytest.param(
-        lines, at, marks=pytest.mark.thorough if lines is SLOW or how == "unbuffered" else (), id=f"{name}-{how}"
+        name, at, marks=pytest.mark.thorough if name != "part 0" or how == "unbuffered" else (), id=f"{name}-{how}"
     )
-    for name, lines in (("quick", COMMANDS), ("slow", SLOW))
+    for name in PARTS
     for at, how in enumerate(("buffered", "unbuffered"))
 ]
 
@@ -105,18 +106,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def endings(folder: Path) -> Callable[[dict[str, tuple[str, ...]], int], dict[Out, dict[str, Ended]]]:
+def endings(folder: Path) -> Callable[[str, int], dict[Out, dict[str, Ended]]]:
     """How the command lines end with one of Python's ways to buffer, by what they write to."""
 
     @cache
-    def found(slow: bool, way: int) -> dict[Out, dict[str, Ended]]:
-        lines = SLOW if slow else COMMANDS
+    def found(name: str, way: int) -> dict[Out, dict[str, Ended]]:
+        lines = PARTS[name]
         asked = [lined(line, folder) for line in lines.values()]
         outs: tuple[Out, ...] = ("closed", "full") if Path("/dev/full").exists() else ("closed",)
-        ended = fork_each(asked, outs, WAYS[way], LOADED if slow else ())
+        ended = fork_each(asked, outs, WAYS[way], LOADED if lines is SLOW else ())
         return {out: dict(zip(lines, each, strict=True)) for out, each in ended.items()}
 
-    return lambda lines, way: found(lines is SLOW, way)
+    return found
 
 
 def lined(line: tuple[str, ...], folder: Path) -> list[str]:
@@ -132,11 +133,11 @@ def test_no_command_is_forgotten() -> None:
         assert ask("explore", "a b", stdin=given).code == 2
 
 
-@pytest.mark.parametrize(("lines", "way"), EVERY)
-def test_a_closed_pipe_ends_quietly(lines: dict[str, tuple[str, ...]], way: int, endings: Callable) -> None:
-    ended = endings(lines, way)["closed"]
+@pytest.mark.parametrize(("part", "way"), EVERY)
+def test_a_closed_pipe_ends_quietly(part: str, way: int, endings: Callable) -> None:
+    ended = endings(part, way)["closed"]
     assert {name: end for name, end in ended.items() if (end.code, end.told) != (0, "")} == {}
-    assert list(ended) == list(lines)
+    assert list(ended) == list(PARTS[part])
 
 
 @BUFFERINGS
@@ -149,10 +150,10 @@ def test_a_pipe_that_closes_after_the_first_line_ends_quietly(buffering: dict[st
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize(("lines", "way"), EVERY)
-def test_a_full_device_is_one_error(lines: dict[str, tuple[str, ...]], way: int, endings: Callable) -> None:
-    ended = endings(lines, way)["full"]
-    assert list(ended) == list(lines)
+@pytest.mark.parametrize(("part", "way"), EVERY)
+def test_a_full_device_is_one_error(part: str, way: int, endings: Callable) -> None:
+    ended = endings(part, way)["full"]
+    assert list(ended) == list(PARTS[part])
     for name, (code, told, _) in ended.items():
         assert (name, code, told.count("error")) == (name, 1, 1), told
         assert told.startswith(("error: cannot write the answer", '{"error"')), (name, told)

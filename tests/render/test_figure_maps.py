@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pytest
 from pictures import images
 from render import documents
 
@@ -48,6 +49,7 @@ def test_signed_cells_and_pooling() -> None:
     assert pool_cells(large, 1) is large
 
 
+@pytest.mark.thorough
 def test_maps_of_long_texts_keep_their_thin_lines() -> None:
     """A cell smaller than a dot of the picture is seen, and so are weights of a few hundredths."""
     made = documents.heads([f"w{at}" for at in range(300)], count=4)

@@ -50,6 +50,7 @@ def reference(encoder, lines, tmp_path_factory) -> str:
     return str(outcome.totals.digest())
 
 
+@pytest.mark.thorough
 def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, reference):
     made = planned_whole(encoder, corpus, tmp_path / "two")
     beside: list[Path] = []

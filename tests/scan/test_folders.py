@@ -33,6 +33,7 @@ def scanned(encoder: Path, lines: list[str], tmp_path_factory: pytest.TempPathFa
     return folder / "out"
 
 
+@pytest.mark.thorough
 def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path):
     """Moved, renamed so that its files go by in another order, and its folder moved with the scan's."""
     home = tmp_path / "home"

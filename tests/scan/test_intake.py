@@ -248,6 +248,7 @@ def test_a_column_with_a_dot_in_its_name_is_digested(encoder, lines, tmp_path):
     assert len(found) == 2
 
 
+@pytest.mark.thorough
 def test_what_scans_wrote_is_no_part_of_a_corpus(encoder, lines, tmp_path):
     """A folder, and a pattern, that hold the scan's own folder and another scan's."""
     (tmp_path / "texts").mkdir()

@@ -156,6 +156,7 @@ def test_a_killed_worker_driver_and_node_change_no_digest(encoder, corpus, tmp_p
     assert not list(folder.rglob("*.tmp"))
 
 
+@pytest.mark.thorough
 def test_without_ray_the_extra_is_named(encoder, corpus, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     made = planned(encoder, corpus, tmp_path / "out")
