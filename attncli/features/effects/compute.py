@@ -13,13 +13,13 @@ from attncli.features.effects.ablation import effects_document as effects_docume
 from attncli.features.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from, same_length
 from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument
 from attncli.features.effects.logit_parts import logits_document
-from attncli.features.effects.measures import MeasureRequest, target_id
+from attncli.features.effects.measures import MeasureRequest, target_id, target_token
 from attncli.features.effects.patching import PatchRequest, patch_document
 from attncli.features.effects.places import most_heads, places
 from attncli.features.effects.sweep import branch_cost, foretell
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
@@ -97,6 +97,15 @@ def ablate(
     position = None if query is None else _span(tokens, query, note, unknown=unknown, regions=regions)
     usual = None if cut_link is None else cut_link.queries
     request = MeasureRequest.of(model, tokens, measures, query=position, usual=usual, target=target, every=every)
+    if request.answer:
+        note(
+            message(
+                "{target} is {count} tokens, {pieces}: their log-probabilities are added",
+                target=repr(target),
+                count=len(request.answer),
+                pieces=listing(repr(target_token(model, number).text) for number in request.answer),
+            )
+        )
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     how_removed = by if not isinstance(by, str) else removal(model, by, reference)
     if not together:

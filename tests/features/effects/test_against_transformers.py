@@ -57,7 +57,7 @@ def sides(name: str) -> tuple[str, ...]:
     return ("encoder", "decoder") if kind in TWO_SIDED else ("decoder",) if kind in READING else ("",)
 
 
-GATED = ("qwen3_next", "qwen3_5_text")
+GATED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 """Families whose heads are gated: the oracle changes what enters the output projection, which is behind the gate."""
 
 
