@@ -171,13 +171,18 @@ def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path:
         attncli.load(seed=0, adapters=[str(adapter)])
 
 
-def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp_path: Path):
-    base = shutil.copytree(bases(LLAMA), tmp_path / "base")
-    words = {word: place for place, word in enumerate(["[UNK]", "the", "cat", "sat", "on"])}
+def base_and_adapter(model: Path, place: Path) -> tuple[Path, Path]:
+    """A copy of a model that reads five words, and an adapter of its queries."""
+    base = shutil.copytree(model, place / "base")
+    words = {word: index for index, word in enumerate(["[UNK]", "the", "cat", "sat", "on"])}
     vocabulary = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
     vocabulary.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     vocabulary.save(str(base / "tokenizer.json"))
-    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
+    return base, train(model, place / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
+
+
+def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp_path: Path):
+    base, adapter = base_and_adapter(bases(LLAMA), tmp_path)
     how = ("the cat sat on the", "--model", str(base))
     plain, changed = (json.loads(ask("run", *how, *more, "--json").out) for more in ((), ("--adapter", str(adapter))))
     assert "adapters" not in plain["model"]
@@ -197,12 +202,7 @@ def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp
 
 
 def test_scans_tell_what_an_adapter_changes_over_a_corpus(bases: Callable[[str], Path], tmp_path: Path):
-    base = shutil.copytree(bases(LLAMA), tmp_path / "base")
-    words = {word: place for place, word in enumerate(["[UNK]", "the", "cat", "sat", "on"])}
-    vocabulary = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
-    vocabulary.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    vocabulary.save(str(base / "tokenizer.json"))
-    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
+    base, adapter = base_and_adapter(bases(LLAMA), tmp_path)
     texts = ["the cat sat on the", "on the cat the sat", "sat sat on the cat", "cat on cat on the"]
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     scan = ("scan", str(base), str(tmp_path / "texts.txt"), "--metric", "entropy", "--no-links", "--no-labels")
