@@ -1,11 +1,13 @@
-"""A family is one file, a checkpoint compared with transformers, and a knob that must not be turned unnoticed."""
+"""A family has a file, a checkpoint compared with transformers, and a knob that must not be turned unnoticed."""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from tiny_checkpoints import CASES
 from turned_knobs import TURNED
 
-from attncli.models.families import MODEL_TYPES, family
+from attncli.models.families import FILES, LINEAGES, MODEL_TYPES, family
 
 
 def test_every_family_has_a_case():
@@ -18,7 +20,13 @@ def test_every_family_has_a_negative_control():
 
 def test_a_family_says_whose_it_is():
     for name in MODEL_TYPES:
-        found = family(name)
-        assert found is not None
-        module = found.spec.__module__.rpartition(".")[2]
-        assert module == name.replace("-", "_"), f"{name} takes the Spec of {module}"
+        definition = family(name)
+        assert definition is not None
+        module = definition.spec.__module__.rpartition(".")[2]
+        assert module == FILES[name], f"{name} takes the Spec of {module}"
+
+
+def test_a_file_holds_the_families_that_are_listed_for_it():
+    for file in {*FILES.values(), *LINEAGES}:
+        held = import_module(f"attncli.models.families.{file}").FAMILIES
+        assert sorted(held) == sorted(name for name in FILES if FILES[name] == file), file

@@ -1,18 +1,44 @@
-"""The families that run natively, one file each, by the `model_type` of their `config.json`."""
+"""The families that run natively, by the `model_type` of their `config.json`, a file for each lineage."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 
 from attncli.language import message
 from attncli.models.family import Family
 
-DASHED = {"deberta_v2": "deberta-v2", "xlm_roberta": "xlm-roberta"}
-"""The few that a config spells otherwise than a file can be named."""
+LINEAGES = {
+    "bart": ("bart", "blenderbot", "m2m_100", "marian", "mbart", "pegasus"),
+    "bert": ("bert", "camembert", "electra", "roberta", "xlm-roberta"),
+    "cohere": ("cohere", "cohere2"),
+    "deberta_v2": ("deberta-v2",),
+    "deepseek_v2": ("deepseek_v2", "deepseek_v3"),
+    "gemma": ("gemma", "gemma2", "gemma3_text"),
+    "glm": ("glm", "glm4"),
+    "granite": ("granite", "granitemoe"),
+    "gte": ("gte", "jina_embeddings_v3"),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", "hunyuan_v1_moe"),
+    "llama_relatives": ("ernie4_5", "nemotron", "seed_oss", "smollm3", "stablelm", "starcoder2"),
+    "mistral": ("ministral", "ministral3", "mistral"),
+    "mixtral": ("minimax_m2", "mixtral"),
+    "olmo": ("olmo", "olmo2", "olmo3"),
+    "phi": ("phi", "phi3"),
+    "qwen2": ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
+    "t5": ("mt5", "t5", "umt5"),
+}
+"""What each file here holds that does not hold the one `model_type` that it is named after."""
 
-MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in iter_modules(__path__)))
-"""Every `model_type` with a file here of that name."""
+FILES = {
+    model_type: module.name
+    for module in iter_modules(__path__)
+    for model_type in LINEAGES.get(module.name, (module.name,))
+}
+"""The file of each `model_type`."""
+
+MODEL_TYPES = tuple(sorted(FILES))
+"""Every `model_type` that a file here is about."""
 
 
 ARCHITECTURES = {
@@ -77,7 +103,7 @@ positions, the same with a window, rotations, biases by distance; queries that s
 
 def family(model_type: str) -> Family | None:
     """The family of a `model_type`; None for one that has no file here."""
-    if model_type not in MODEL_TYPES:
+    if model_type not in FILES:
         return None
-    definition: Family = import_module(f"attncli.models.families.{model_type.replace('-', '_')}").FAMILY
-    return definition
+    families: Mapping[str, Family] = import_module(f"attncli.models.families.{FILES[model_type]}").FAMILIES
+    return families[model_type]

@@ -49,4 +49,4 @@ def spec(config: Config) -> Spec:
     return replace(base, family="albert", embedding=replace(base.embedding, width=width, projection="sum"))
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"albert": Family(spec, NAMES, fixed=FIXED)}

@@ -84,4 +84,4 @@ def biases(config: Config) -> tuple[str, ...]:
     return (*convolution, *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()))
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"bamba": Family(spec, NAMES)}

@@ -132,4 +132,118 @@ def scale(config: Config, *, default: bool = False) -> float:
     return config.whole("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
 
-FAMILY = Family(spec, ENCODER, DECODER, FIXED)
+BEFORE = {"attn.in": "self_attn_layer_norm", "cross.in": "encoder_attn_layer_norm", "mlp.in": "final_layer_norm"}
+
+
+def norms_first(names: Names, side: str) -> Names:
+    """BART's names where norms come before each part and after the last layer."""
+    return names.with_roles(
+        BEFORE, outside={"final": f"{side}.layer_norm"}, without=("attn.sum", "cross.sum", "mlp.sum")
+    )
+
+
+MBART_ENCODER, MBART_DECODER = norms_first(ENCODER, "encoder"), norms_first(DECODER, "decoder")
+
+MBART_FIXED = {
+    **FIXED,
+    "normalize_before": FixedValue(True, "norms would come after each part"),
+    "add_final_layer_norm": FixedValue(True, "no norm would follow the last layer"),
+}
+
+
+def mbart(config: Config) -> Spec:
+    """mBART: BART with norms before each part. Source: Liu et al., 2020."""
+    norm = Norm("layer", 1e-5)
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    embedding = Embedding(scale=scale(config), positions="learned", position_offset=2, norm=norm)
+    return encoder_decoder(config, "mbart", norm, embedding, before=True)
+
+
+IGNORED = ("encoder.embed_positions.weights", "decoder.embed_positions.weights")  # what the sines give anyway
+
+M2M_100_FIXED = {
+    **MBART_FIXED,
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "static_position_embeddings": FixedValue(True, "positions would be learned"),
+}
+
+
+def m2m_100(config: Config) -> Spec:
+    """M2M-100 and NLLB: mBART with sinusoidal positions that skip padding. Source: Fan et al., 2020.
+
+    Positions go on as far as the text does.
+    """
+    padding = config.whole("pad_token_id", default=1, least=0)
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    embedding = Embedding(
+        scale=scale(config, default=True), positions="timescales", position_offset=padding + 1, padding=padding
+    )
+    both = encoder_decoder(config, "m2m_100", Norm("layer", 1e-5), embedding, activation="relu", before=True)
+    decoder = None if both.decoder is None else replace(both.decoder, max_positions=None)
+    return replace(both, max_positions=None, decoder=decoder)
+
+
+MARIAN_FIXED = {
+    **FIXED,
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "static_position_embeddings": FixedValue(True, "positions would be learned"),
+}
+
+
+def marian(config: Config) -> Spec:
+    """Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al.,
+    2018."""
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    embedding = Embedding(scale=scale(config), positions="halves")
+    both = encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding, start=58100)
+    decoder_vocabulary = config.whole("decoder_vocab_size", default=both.vocabulary)
+    if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
+        return both
+    return replace(both, decoder=replace(both.decoder, vocabulary=decoder_vocabulary))
+
+
+PEGASUS_FIXED = {
+    **MBART_FIXED,
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "static_position_embeddings": FixedValue(True, "positions would be learned"),
+    "extra_pos_embeddings": FixedValue(1, "positions would start at another row"),
+}
+
+
+def pegasus(config: Config) -> Spec:
+    """Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source: Zhang et al., 2020."""
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    embedding = Embedding(scale=scale(config), positions="halves")
+    return encoder_decoder(config, "pegasus", Norm("layer", 1e-5), embedding, start=0, before=True)
+
+
+BLENDERBOT_FIXED = {
+    **MBART_FIXED,
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "extra_pos_embeddings": FixedValue(0, "positions would start at another row"),
+    "layernorm_variant": FixedValue("prelayernorm", "norms would come after each part"),
+}
+
+
+def blenderbot(config: Config) -> Spec:
+    """BlenderBot: mBART with positions from row 0 and no norm on the embedding. Source: Roller et al., 2020."""
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    for idle in ("do_blenderbot_90_layernorm", "unk_token_id"):
+        config.get(idle)  # of the smaller models, which are a family of their own
+    embedding = Embedding(scale=scale(config), positions="learned")
+    return encoder_decoder(config, "blenderbot", Norm("layer", 1e-5), embedding, start=1, positions=128, before=True)
+
+
+FAMILIES = {
+    "bart": Family(spec, ENCODER, DECODER, FIXED),
+    "mbart": Family(mbart, MBART_ENCODER, MBART_DECODER, MBART_FIXED),
+    "m2m_100": Family(
+        m2m_100,
+        replace(MBART_ENCODER, ignored=(*MBART_ENCODER.ignored, *IGNORED)),
+        replace(MBART_DECODER, ignored=(*MBART_DECODER.ignored, *IGNORED)),
+        M2M_100_FIXED,
+    ),
+    "marian": Family(marian, ENCODER, DECODER, MARIAN_FIXED),
+    "pegasus": Family(pegasus, MBART_ENCODER, MBART_DECODER, PEGASUS_FIXED),
+    "blenderbot": Family(blenderbot, MBART_ENCODER, MBART_DECODER, BLENDERBOT_FIXED),
+}

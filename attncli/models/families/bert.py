@@ -84,4 +84,54 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "BertModel"
 
 
-FAMILY = Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config)
+ROBERTA_NAMES = replace(NAMES, prefixes=("roberta.",), ignored=(*TASK_HEADS, "lm_head.*"))
+
+
+def roberta(config: Config) -> Spec:
+    """RoBERTa: BERT with positions that start after the padding id, one token type. Source: Liu et al., 2019.
+
+    Rows below the padding id of its position table are never used.
+    """
+    base = decoding(config, spec(config))
+    padding = config.whole("pad_token_id", default=1, least=0)
+    return replace(
+        base,
+        family="roberta",
+        embedding=replace(base.embedding, position_offset=padding + 1, padding=padding),
+        max_positions=(base.max_positions or 0) - padding - 1,
+    )
+
+
+def xlm_roberta(config: Config) -> Spec:
+    """XLM-RoBERTa: RoBERTa over a hundred languages. Source: Conneau et al., 2019."""
+    return replace(roberta(config), family="xlm-roberta")
+
+
+def camembert(config: Config) -> Spec:
+    """CamemBERT: RoBERTa of French. Source: Martin et al., 2020."""
+    return replace(roberta(config), family="camembert")
+
+
+ELECTRA_NAMES = replace(
+    NAMES.with_roles({}, outside={"embed.project": "embeddings_project"}),
+    prefixes=("electra.",),
+    ignored=(*TASK_HEADS, "generator_*", "discriminator_*", "sequence_summary.*"),
+)
+
+
+def electra(config: Config) -> Spec:
+    """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
+    base = decoding(config, spec(config))
+    width = config.whole("embedding_size", default=128)
+    if width == base.d_model:
+        return replace(base, family="electra")
+    return replace(base, family="electra", embedding=replace(base.embedding, width=width, projection="sum"))
+
+
+FAMILIES = {
+    "bert": Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config),
+    "roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
+    "xlm-roberta": Family(xlm_roberta, ROBERTA_NAMES, fixed=FIXED),
+    "camembert": Family(camembert, ROBERTA_NAMES, fixed=FIXED),
+    "electra": Family(electra, ELECTRA_NAMES, fixed=FIXED),
+}

@@ -52,4 +52,4 @@ def by_blocks(attention: Attention, size: int, random_blocks: int) -> Attention:
     )
 
 
-FAMILY = Family(spec, bert.NAMES, fixed=bert.FIXED)
+FAMILIES = {"big_bird": Family(spec, bert.NAMES, fixed=bert.FIXED)}

@@ -70,4 +70,4 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "BloomForCausalLM"
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED, config=small_config)
+FAMILIES = {"bloom": Family(spec, NAMES, fixed=FIXED, config=small_config)}

@@ -118,4 +118,4 @@ def _furthest(config: Config) -> int:
     return distance if distance >= 1 else config.whole("max_position_embeddings", default=512)
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"deberta-v2": Family(spec, NAMES, fixed=FIXED)}

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
 from attncli.errors import InputError
 from attncli.language import message
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope, stretched_scale
-from attncli.models.families import llama, qwen2_moe
+from attncli.models.families import llama, qwen2
 from attncli.models.family import Family, Source
 
 MIXTURE: Mapping[str, Source] = {
-    **qwen2_moe.EXPERTS,
+    **qwen2.EXPERTS,
     "experts.correction": "mlp.gate.e_score_correction_bias",
     "shared.gate": "mlp.shared_experts.gate_proj",
     "shared.up": "mlp.shared_experts.up_proj",
@@ -146,4 +148,37 @@ def latent(
     return llama.decoder(config, family, blocks, biases=(*linears, *parts))
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+DEEPSEEK_V3_NAMES = replace(NAMES, ignored=(*NAMES.ignored, "layers.61.*"))
+"""The 62nd layer of the published model predicts further tokens."""
+
+DEEPSEEK_V3_FIXED = {
+    "moe_layer_freq": FixedValue(1, "layers without experts would stand between those with"),
+    "scoring_func": FixedValue("sigmoid", "experts would share a softmax"),
+    "topk_method": FixedValue("noaux_tc", "experts would be chosen without corrections"),
+}
+
+
+def deepseek_v3(config: Config) -> Spec:
+    """DeepSeek-V3 and R1: DeepSeek-V2 whose experts are scored one by one, with corrections to their choice. Source:
+    DeepSeek-AI, 2024."""
+    routing = Routing(
+        "sigmoid",
+        factor=config.number("routed_scaling_factor", default=2.5),
+        groups=config.whole("n_group", default=8),
+        groups_chosen=config.whole("topk_group", default=4),
+        group_by=2,
+        corrected=True,
+    )
+    normed = config.flag("norm_topk_prob", default=True)
+    part = experts(config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8)
+    neighbours = config.flag("rope_interleave", default=True)
+    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
+    return latent(
+        config, "deepseek_v3", part, pairing="adjacent" if neighbours else "half", dense=3, kv_heads=128, biases=biases
+    )
+
+
+FAMILIES = {
+    "deepseek_v2": Family(spec, NAMES, fixed=FIXED),
+    "deepseek_v3": Family(deepseek_v3, DEEPSEEK_V3_NAMES, fixed=DEEPSEEK_V3_FIXED),
+}

@@ -50,4 +50,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"distilbert": Family(spec, NAMES)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import LOCAL, Config, layer_mask, layer_types, rope
-from attncli.models.families import llama, olmo2
+from attncli.models.families import llama, olmo
 from attncli.models.family import Family
 
 if TYPE_CHECKING:
@@ -43,4 +43,4 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     return {"sliding_window": metadata.own("attention.sliding_window") or None}
 
 
-FAMILY = Family(spec, olmo2.NAMES, gguf=gguf_keys)
+FAMILIES = {"exaone4": Family(spec, olmo.OLMO2_NAMES, gguf=gguf_keys)}

@@ -65,4 +65,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"falcon": Family(spec, NAMES, fixed=FIXED)}

@@ -31,4 +31,15 @@ def partly_rotated(config: Config, family: str, places: tuple[Place, ...]) -> Sp
     return llama.decoder(config, family, [block] * llama.depth(config), final=norm, biases=biases)
 
 
-FAMILY = Family(spec, NAMES)
+GLM4_NAMES = NAMES.with_roles({"attn.out": "post_self_attn_layernorm", "mlp.out": "post_mlp_layernorm"})
+
+
+def glm4(config: Config) -> Spec:
+    """GLM-4-0414: GLM with norms on both sides of each part. Source: GLM Team, 2025."""
+    return partly_rotated(config, "glm4", ("attn.in", "attn.out", "mlp.in", "mlp.out"))
+
+
+FAMILIES = {
+    "glm": Family(spec, NAMES),
+    "glm4": Family(glm4, GLM4_NAMES),
+}

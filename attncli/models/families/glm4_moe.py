@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from attncli.mechanism.spec import QkNorm, Routing, Spec
 from attncli.models.config import Config, rope
-from attncli.models.families import deepseek_v2, llama, qwen3
+from attncli.models.families import deepseek_v2, llama, qwen2
 from attncli.models.family import Family
 
 NAMES = replace(
-    qwen3.NAMES.with_roles(deepseek_v2.MIXTURE), ignored=(*llama.NAMES.ignored, "layers.46.*", "layers.92.*")
+    qwen2.QWEN3_NAMES.with_roles(deepseek_v2.MIXTURE), ignored=(*llama.NAMES.ignored, "layers.46.*", "layers.92.*")
 )
 """The layer after the last of the published models predicts further tokens."""
 
@@ -52,4 +52,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "glm4_moe", blocks, final=norm, biases=biases)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"glm4_moe": Family(spec, NAMES)}

@@ -72,4 +72,4 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "GPT2LMHeadModel"
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED, config=small_config)
+FAMILIES = {"gpt2": Family(spec, NAMES, fixed=FIXED, config=small_config)}

@@ -97,4 +97,4 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "GPTNeoForCausalLM"
 
 
-FAMILY = Family(spec, NAMES, config=small_config)
+FAMILIES = {"gpt_neo": Family(spec, NAMES, config=small_config)}

@@ -76,6 +76,8 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "GPTNeoXForCausalLM"
 
 
-FAMILY = Family(
-    spec, NAMES, fixed={"is_decoder": FixedValue(False, "the same model under another flag")}, config=small_config
-)
+FAMILIES = {
+    "gpt_neox": Family(
+        spec, NAMES, fixed={"is_decoder": FixedValue(False, "the same model under another flag")}, config=small_config
+    )
+}

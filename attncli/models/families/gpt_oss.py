@@ -95,4 +95,4 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     return {"rope_scaling": {**scaling, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}
 
 
-FAMILY = Family(spec, NAMES, gguf=gguf_keys)
+FAMILIES = {"gpt_oss": Family(spec, NAMES, gguf=gguf_keys)}

@@ -75,4 +75,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"gptj": Family(spec, NAMES, fixed=FIXED)}

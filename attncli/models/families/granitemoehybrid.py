@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from attncli.mechanism.spec import Embedding, Experts, Mlp, Spec
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
-from attncli.models.families import bamba, granitemoe, llama
+from attncli.models.families import bamba, granite, llama
 from attncli.models.family import Concat, Family
 
-NAMES = granitemoe.NAMES.with_roles(
+NAMES = granite.GRANITEMOE_NAMES.with_roles(
     {
         **bamba.MIXER,
         "shared.gate shared.up": Concat("shared_mlp.input_linear"),
@@ -67,4 +67,4 @@ def _part(config: Config) -> Mlp | Experts:
     return Experts(count, min(chosen, count), width, shared.activation, renormalise=True, shared=shared)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"granitemoehybrid": Family(spec, NAMES)}

@@ -53,4 +53,36 @@ def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES)
+JINA_EMBEDDINGS_V3_NAMES = Names(
+    layer="encoder.layers.{layer}.",
+    inside={
+        "attn.q attn.k attn.v": Concat("mixer.Wqkv"),
+        "attn.o": "mixer.out_proj",
+        "attn.sum": "norm1",
+        "mlp.up": "mlp.fc1",
+        "mlp.down": "mlp.fc2",
+        "mlp.sum": "norm2",
+    },
+    outside={
+        "tokens": "embeddings.word_embeddings",
+        "types": "embeddings.token_type_embeddings",
+        "embed.norm": "emb_ln",
+    },
+    prefixes=("roberta.",),
+    ignored=(*bert.TASK_HEADS, "lm_head.*"),
+)
+
+
+def jina_embeddings_v3(config: Config) -> Spec:
+    """Jina Embeddings 3: XLM-RoBERTa with rotary positions. Source: Sturua et al., 2024.
+
+    Its adapters are merged or left out.
+    """
+    base = with_rotary(bert.spec(config, eps=1e-5, types=1), config, 20000.0)
+    return replace(base, family="jina_embeddings_v3")
+
+
+FAMILIES = {
+    "gte": Family(spec, NAMES),
+    "jina_embeddings_v3": Family(jina_embeddings_v3, JINA_EMBEDDINGS_V3_NAMES),
+}

@@ -74,4 +74,4 @@ def _scan(config: Config) -> SelectiveScan:
     )
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"jamba": Family(spec, NAMES)}

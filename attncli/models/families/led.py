@@ -42,4 +42,4 @@ def spec(config: Config) -> Spec:
     return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=decoder)
 
 
-FAMILY = Family(spec, ENCODER, DECODER, FIXED)
+FAMILIES = {"led": Family(spec, ENCODER, DECODER, FIXED)}

@@ -101,4 +101,4 @@ def _mlp(config: Config) -> Mlp:
     return Mlp(width, "silu", gated=True)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"lfm2": Family(spec, NAMES)}

@@ -43,4 +43,4 @@ def spec(config: Config) -> Spec:
     )  # fmt: skip
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"lfm2_moe": Family(spec, NAMES)}

@@ -160,4 +160,4 @@ def linear_biases(config: Config) -> tuple[str, ...]:
     return tuple(pattern for key, pattern in BIASES.items() if config.flag(key, default=False))
 
 
-FAMILY = Family(spec, NAMES, permuted=True)
+FAMILIES = {"llama": Family(spec, NAMES, permuted=True)}

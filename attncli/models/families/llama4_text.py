@@ -96,4 +96,4 @@ def _experts(config: Config) -> Experts:
     return Experts(count, per_token, part.width, part.activation, renormalise=False, shared=part, routing=routing)
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"llama4_text": Family(spec, NAMES, fixed=FIXED)}

@@ -9,7 +9,7 @@ from attncli.errors import InputError
 from attncli.mechanism.mask import Window
 from attncli.mechanism.spec import Attention, Spec
 from attncli.models.config import Config, with_globals
-from attncli.models.families import bert, roberta
+from attncli.models.families import bert
 from attncli.models.family import Family
 
 OWN = {f"attn.global_{role[0]}": f"attention.self.{role}_global" for role in ("query", "key", "value")}
@@ -23,7 +23,7 @@ FIRST = ("LongformerForSequenceClassification",)
 def spec(config: Config) -> Spec:
     """The Spec of a Longformer."""
     config.get("sep_token_id", "onnx_export")  # of questions and of a file format
-    base = roberta.spec(config)
+    base = bert.roberta(config)
     return replace(
         base,
         family="longformer",
@@ -62,4 +62,4 @@ def reaches(config: Config, layers: int) -> list[int]:
     return [window // 2 for window in windows]
 
 
-FAMILY = Family(spec, NAMES, fixed=bert.FIXED)
+FAMILIES = {"longformer": Family(spec, NAMES, fixed=bert.FIXED)}

@@ -69,4 +69,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"modernbert": Family(spec, NAMES, fixed=FIXED)}

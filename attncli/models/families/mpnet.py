@@ -45,4 +45,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"mpnet": Family(spec, NAMES, fixed=FIXED)}

@@ -81,4 +81,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"nomic_bert": Family(spec, NAMES, fixed=FIXED)}

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Norm, Spec
-from attncli.models.config import Config, rope
+from attncli.mechanism.spec import Norm, QkNorm, Spec
+from attncli.models.config import GLOBAL, LOCAL, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 
 def spec(config: Config) -> Spec:
@@ -19,4 +24,77 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "olmo", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family(spec, llama.NAMES, permuted=True)
+OLMO2_NAMES = llama.NAMES.with_roles(
+    {
+        "attn.out": "post_attention_layernorm",
+        "mlp.out": "post_feedforward_layernorm",
+        "attn.q_norm": "self_attn.q_norm",
+        "attn.k_norm": "self_attn.k_norm",
+    },
+    without=("attn.in", "mlp.in"),
+)
+
+
+def olmo2(config: Config) -> Spec:
+    """OLMo 2: Llama with norms after each part, and queries and keys normed over their whole width. Source: OLMo Team,
+    2025."""
+    norm = llama.rms(config, default=1e-5)
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config)),
+        qk_norm=QkNorm(norm, over="width"),
+        norms={"attn.out": norm, "mlp.out": norm},
+    )
+    return llama.decoder(config, "olmo2", [block] * llama.depth(config), final=norm)
+
+
+THETA = 500000.0
+
+
+def olmo3(config: Config) -> Spec:
+    """OLMo 3: OLMo 2 with a window in three layers of four, and rotary scaling in the fourth alone. Source: OLMo Team,
+    2025.
+
+    Outside of `rope_parameters`, base and scaling are meant for the global layers.
+    """
+    norm = llama.rms(config, default=1e-5)
+    dim = llama.head_dim(config)
+    window = config.optional("sliding_window", default=4096)
+    positions = {
+        GLOBAL: rope(config, dim, kind=GLOBAL, default_theta=THETA),
+        LOCAL: rope(config, dim, kind=LOCAL, theta=(), default_theta=THETA, scaled=False),
+    }
+    blocks = [
+        llama.block(
+            config,
+            position=positions[kind],
+            mask=layer_mask(config, kind, window),
+            qk_norm=QkNorm(norm, over="width"),
+            norms={"attn.out": norm, "mlp.out": norm},
+        )
+        for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % 4))
+    ]
+    return llama.decoder(config, "olmo3", blocks, final=norm)
+
+
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: that the scaling is that of the global layers alone."""
+    own = metadata.own
+    base = own("rope.freq_base") or THETA
+    scaled = {"rope_type": "default", "rope_theta": base}
+    if own("rope.scaling.type") == "yarn":
+        scaled |= {
+            "rope_type": "yarn",
+            "factor": own("rope.scaling.factor"),
+            "original_max_position_embeddings": own("rope.scaling.original_context_length"),
+            "attention_factor": own("rope.scaling.attn_factor"),
+        }
+    local = {"rope_type": "default", "rope_theta": own("rope.freq_base_swa") or base}
+    return {"rope_scaling": None, "rope_parameters": {GLOBAL: scaled, LOCAL: local}}
+
+
+FAMILIES = {
+    "olmo": Family(spec, llama.NAMES, permuted=True),
+    "olmo2": Family(olmo2, OLMO2_NAMES),
+    "olmo3": Family(olmo3, OLMO2_NAMES, gguf=gguf_keys),
+}

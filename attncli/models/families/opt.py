@@ -66,4 +66,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"opt": Family(spec, NAMES)}

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Mlp, Norm, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, Config, rope
+from attncli.models.config import ACTIVATIONS, Config, causal, rope
 from attncli.models.families import llama
-from attncli.models.family import Family
+from attncli.models.family import Concat, Family
 
 NAMES = llama.NAMES.with_roles(
     {
@@ -35,4 +35,27 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "phi", [block] * llama.depth(config), final=norm, biases=("*",))
 
 
-FAMILY = Family(spec, NAMES)
+PHI3_NAMES = llama.NAMES.with_roles(
+    {"attn.q attn.k attn.v": Concat("self_attn.qkv_proj"), "mlp.gate mlp.up": Concat("mlp.gate_up_proj")},
+    without=("attn.q", "attn.k", "attn.v", "mlp.gate", "mlp.up"),
+)
+
+
+def phi3(config: Config) -> Spec:
+    """Phi 3: Llama with fused projections, a window, and LongRoPE. Source: Abdin et al., 2024."""
+    config.optional("original_max_position_embeddings")
+    mask = causal(config.optional("sliding_window"))
+    norm = llama.rms(config, default=1e-5)
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config), default_partial=1.0, original=4096),
+        mask=mask,
+        norms={"attn.in": norm, "mlp.in": norm},
+    )
+    return llama.decoder(config, "phi3", [block] * llama.depth(config), final=norm)
+
+
+FAMILIES = {
+    "phi": Family(spec, NAMES),
+    "phi3": Family(phi3, PHI3_NAMES),
+}

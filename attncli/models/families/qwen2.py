@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import Spec
-from attncli.models.config import Config, layer_mask, layer_types, rope
+from attncli.mechanism.spec import Experts, Mlp, QkNorm, Spec
+from attncli.models.config import ACTIVATIONS, Config, causal, layer_mask, layer_types, rope
 from attncli.models.families import llama
-from attncli.models.family import Family
+from attncli.models.family import Family, Source, StackedTensor
 
 
 def spec(config: Config) -> Spec:
@@ -27,4 +29,112 @@ def masks(config: Config) -> list[Mask]:
     return [layer_mask(config, kind, window) for kind in kinds]
 
 
-FAMILY = Family(spec, llama.NAMES)
+QWEN3_NAMES = llama.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
+
+
+def qwen3(config: Config) -> Spec:
+    """Qwen3: Qwen2 with queries and keys normed by head. Source: Qwen Team, 2025."""
+    dim = llama.head_dim(config, 128)
+    position, normed = rope(config, dim), QkNorm(llama.rms(config))
+    blocks = [
+        llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed, kv_heads=32)
+        for mask in masks(config)
+    ]
+    return llama.decoder(config, "qwen3", blocks)
+
+
+EXPERTS: Mapping[str, Source] = {
+    "experts.router": "mlp.gate",
+    "experts.gate": StackedTensor("mlp.experts.{item}.gate_proj"),
+    "experts.up": StackedTensor("mlp.experts.{item}.up_proj"),
+    "experts.down": StackedTensor("mlp.experts.{item}.down_proj"),
+}
+
+SHARED: Mapping[str, Source] = {
+    "shared.gate": "mlp.shared_expert.gate_proj",
+    "shared.up": "mlp.shared_expert.up_proj",
+    "shared.down": "mlp.shared_expert.down_proj",
+    "shared.share": "mlp.shared_expert_gate",
+}
+
+QWEN2_MOE_NAMES = llama.NAMES.with_roles({**EXPERTS, **SHARED})
+
+
+def qwen2_moe(config: Config) -> Spec:
+    """Qwen2-MoE: Qwen2 with experts in some layers, besides one that serves every token. Source: Qwen Team, 2024."""
+    count = config.whole("num_experts", default=60, most=2**16)
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    experts = Experts(
+        count,
+        config.whole("num_experts_per_tok", default=4, most=count),
+        config.whole("moe_intermediate_size", default=1408),
+        activation,
+        renormalise=config.flag("norm_topk_prob", default=False),
+        shared=Mlp(config.whole("shared_expert_intermediate_size", default=5632), activation, gated=True),
+        shared_share=True,
+    )
+    mixed = mixtures(config)
+    window = config.optional("sliding_window", default=4096, least=0)
+    first = config.whole("max_window_layers", default=28, least=0)
+    windows = config.flag("use_sliding_window", default=False) and bool(window)
+    kinds = layer_types(config, llama.depth(config), lambda layer: windows and layer < first and layer % 2 == 0)
+    position = rope(config, llama.head_dim(config))
+    blocks = [
+        llama.block(
+            config,
+            position=position,
+            mask=layer_mask(config, kind, window if windows else None),
+            kv_heads=16,
+            mlp=experts if mixture else llama.gated_mlp(config, default=5632),
+        )
+        for kind, mixture in zip(kinds, mixed, strict=True)
+    ]
+    biases = ("attn.[qkv]",) if config.flag("qkv_bias", default=True) else ()
+    return llama.decoder(config, "qwen2_moe", blocks, biases=biases)
+
+
+def mixtures(config: Config) -> list[bool]:
+    """Which layers have experts: every so many, but for those that the config lists."""
+    config.optional("intermediate_size")  # of layers without experts
+    every = config.whole("decoder_sparse_step", default=1)
+    dense = config.list_of("mlp_only_layers", kind=int) or []
+    return [layer not in dense and (layer + 1) % every == 0 for layer in range(llama.depth(config))]
+
+
+QWEN3_MOE_NAMES = QWEN3_NAMES.with_roles(EXPERTS)
+
+
+def qwen3_moe(config: Config) -> Spec:
+    """Qwen3-MoE: Qwen3 with experts in all layers but those the config leaves out. Source: Qwen Team, 2025."""
+    count = config.whole("num_experts", "num_local_experts", default=128, most=2**16)
+    experts = Experts(
+        count,
+        config.whole("num_experts_per_tok", default=8, most=count),
+        config.whole("moe_intermediate_size", default=768),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        renormalise=config.flag("norm_topk_prob", default=False),
+    )
+    config.optional("max_window_layers", least=0)
+    window = config.optional("sliding_window", default=4096)
+    mask = causal(window if config.flag("use_sliding_window", default=False) else None)
+    position, normed = rope(config, llama.head_dim(config)), QkNorm(llama.rms(config))
+    blocks = [
+        llama.block(
+            config,
+            position=position,
+            mask=mask,
+            qk_norm=normed,
+            kv_heads=4,
+            mlp=experts if mixture else llama.gated_mlp(config, default=6144),
+        )
+        for mixture in mixtures(config)
+    ]
+    return llama.decoder(config, "qwen3_moe", blocks)
+
+
+FAMILIES = {
+    "qwen2": Family(spec, llama.NAMES),
+    "qwen3": Family(qwen3, QWEN3_NAMES),
+    "qwen2_moe": Family(qwen2_moe, QWEN2_MOE_NAMES),
+    "qwen3_moe": Family(qwen3_moe, QWEN3_MOE_NAMES),
+}

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from attncli.mechanism.spec import Experts, Mlp, Spec
 from attncli.models.config import ACTIVATIONS, Config
-from attncli.models.families import qwen2_moe, qwen3_5_text, qwen3_next
+from attncli.models.families import qwen2, qwen3_5_text, qwen3_next
 from attncli.models.family import Family, PerExpert
 
 NAMES = replace(
-    qwen3_5_text.NAMES.with_roles({**qwen2_moe.EXPERTS, **qwen2_moe.SHARED}),
+    qwen3_5_text.NAMES.with_roles({**qwen2.EXPERTS, **qwen2.SHARED}),
     together={
         "experts.gate experts.up": PerExpert("mlp.experts.gate_up_proj"),
         "experts.down": "mlp.experts.down_proj",
@@ -36,4 +36,4 @@ def spec(config: Config) -> Spec:
     return qwen3_next.gated(config, "qwen3_5_moe_text", lambda layer: experts, 2)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"qwen3_5_moe_text": Family(spec, NAMES)}

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
-from attncli.models.families import llama, qwen3, qwen3_next
+from attncli.models.families import llama, qwen2, qwen3_next
 from attncli.models.family import Concat, Family
 
 NAMES = replace(
-    qwen3.NAMES.with_roles(
+    qwen2.QWEN3_NAMES.with_roles(
         {
             **qwen3_next.MIXER,
             "mixer.q mixer.k mixer.v": Concat("linear_attn.in_proj_qkv"),
@@ -29,4 +29,4 @@ def spec(config: Config) -> Spec:
     return qwen3_next.gated(config, "qwen3_5_text", lambda layer: llama.gated_mlp(config, default=12288), 4)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"qwen3_5_text": Family(spec, NAMES)}

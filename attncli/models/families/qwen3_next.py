@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.spec import Block, DeltaRule, Experts, Mlp, Norm, QkNorm, Spec
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
-from attncli.models.families import llama, qwen2_moe, qwen3
+from attncli.models.families import llama, qwen2
 from attncli.models.family import Family, GroupedTensor, Source
 
 LINEAR = "linear_attention"
@@ -24,13 +24,13 @@ MIXER: Mapping[str, Source] = {
 }
 
 NAMES = replace(
-    qwen3.NAMES.with_roles(
+    qwen2.QWEN3_NAMES.with_roles(
         {
             **MIXER,
             "mixer.q mixer.k mixer.v mixer.gate": GroupedTensor("linear_attn.in_proj_qkvz"),
             "mixer.strength mixer.time": GroupedTensor("linear_attn.in_proj_ba"),
-            **qwen2_moe.EXPERTS,
-            **qwen2_moe.SHARED,
+            **qwen2.EXPERTS,
+            **qwen2.SHARED,
         },
         without=("attn.q",),
     ),
@@ -52,7 +52,7 @@ def spec(config: Config) -> Spec:
         shared=Mlp(config.whole("shared_expert_intermediate_size", default=512), activation, gated=True),
         shared_share=True,
     )
-    mixed = qwen2_moe.mixtures(config)
+    mixed = qwen2.mixtures(config)
     return gated(
         config, "qwen3_next", lambda layer: experts if mixed[layer] else llama.gated_mlp(config, default=5632), 2
     )
@@ -98,4 +98,4 @@ def _delta_rule(config: Config) -> DeltaRule:
     )
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"qwen3_next": Family(spec, NAMES)}

@@ -125,4 +125,24 @@ def _mlp(config: Config, default: str) -> Mlp:
     )
 
 
-FAMILY = Family(spec, ENCODER, DECODER, FIXED)
+def mt5(config: Config) -> Spec:
+    """mT5: T5 over a hundred languages, gated by default. Source: Xue et al., 2021."""
+    base = spec(config, feed_forward="gated-gelu", scaled=False)
+    return replace(base, family="mt5", decoder=None if base.decoder is None else replace(base.decoder, family="mt5"))
+
+
+UMT5_BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
+
+
+def umt5(config: Config) -> Spec:
+    """umT5: mT5 whose layers each have biases by distance of their own. Source: Chung et al., 2023."""
+    base = spec(config, feed_forward="gated-gelu")
+    decoder = None if base.decoder is None else replace(base.decoder, family="umt5")
+    return replace(base, family="umt5", decoder=decoder)
+
+
+FAMILIES = {
+    "t5": Family(spec, ENCODER, DECODER, FIXED),
+    "mt5": Family(mt5, ENCODER, DECODER, FIXED),
+    "umt5": Family(umt5, ENCODER.with_roles(UMT5_BUCKETS), DECODER.with_roles(UMT5_BUCKETS), FIXED),
+}

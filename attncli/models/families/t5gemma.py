@@ -8,11 +8,11 @@ from attncli.errors import InputError
 from attncli.mechanism.mask import Everywhere
 from attncli.mechanism.spec import Block, Spec
 from attncli.models.config import Config, FixedValue, mirror_mask, settle
-from attncli.models.families import gemma2
+from attncli.models.families import gemma
 from attncli.models.family import Family
 
 ENCODER = replace(
-    gemma2.NAMES.with_roles(
+    gemma.GEMMA2_NAMES.with_roles(
         {"attn.in": "pre_self_attn_layernorm", "attn.out": "post_self_attn_layernorm"},
         outside={"tokens": "encoder.embed_tokens", "final": "encoder.norm"},
     ),
@@ -45,11 +45,11 @@ def spec(config: Config) -> Spec:
     """The Spec of a T5Gemma: the encoder, with the decoder inside."""
     config.get("vocab_size")  # repeats the decoder's
     side_config = _under(config, "encoder")
-    encoder = gemma2.spec(side_config)
+    encoder = gemma.gemma2(side_config)
     encoder = replace(encoder, family="t5gemma", blocks=tuple(map(_both_ways, encoder.blocks)), head=None)
     _settle_side(config, side_config)
     side_config = _under(config, "decoder")
-    decoder = gemma2.spec(side_config)
+    decoder = gemma.gemma2(side_config)
     start = side_config.whole("bos_token_id", default=2, least=0)
     blocks = tuple(_crossing(block, encoder.d_model) for block in decoder.blocks)
     assert decoder.head is not None
@@ -89,4 +89,4 @@ def _crossing(block: Block, width: int) -> Block:
     return replace(block, cross=cross, norms={**block.norms, "cross.in": norm, "cross.out": norm})
 
 
-FAMILY = Family(spec, ENCODER, DECODER, FIXED)
+FAMILIES = {"t5gemma": Family(spec, ENCODER, DECODER, FIXED)}

@@ -56,4 +56,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"whisper": Family(spec, NAMES, fixed=FIXED)}

@@ -79,4 +79,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+FAMILIES = {"xlnet": Family(spec, NAMES, fixed=FIXED)}

@@ -1,0 +1,130 @@
+"""Llama with small differences, each told beside its Spec."""
+
+from __future__ import annotations
+
+from attncli.mechanism.spec import Mlp, Norm, Place, QkNorm, Spec
+from attncli.models.config import ACTIVATIONS, Config, causal, layer_mask, layer_types, rope
+from attncli.models.families import llama
+from attncli.models.family import Family, StackedTensor
+
+
+def ernie4_5(config: Config) -> Spec:
+    """ERNIE 4.5: Llama with neighbouring entries rotated together, and biases everywhere or nowhere. Source: Baidu
+    ERNIE Team, 2025."""
+    norm = llama.rms(config, default=1e-5)
+    dim = llama.head_dim(config, 128)
+    block = llama.block(
+        config,
+        position=rope(config, dim, default_theta=500000.0, pairing="adjacent"),
+        dim=dim,
+        kv_heads=2,
+        norms={"attn.in": norm, "mlp.in": norm},
+    )
+    biases = ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down") if config.flag("use_bias", default=False) else ()
+    return llama.decoder(config, "ernie4_5", [block] * llama.depth(config), final=norm, tied=True, biases=biases)
+
+
+NEMOTRON_NAMES = llama.NAMES.with_roles({}, without=("mlp.gate",))
+
+
+def nemotron(config: Config) -> Spec:
+    """Nemotron: partly rotated heads, layer norms that multiply by 1 + w, a squared feed-forward part. Source: Parmar
+    et al., 2024."""
+    norm = Norm("layer", config.number("norm_eps", default=1e-5), unit_offset=True)
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config), default_partial=0.5),
+        norms={"attn.in": norm, "mlp.in": norm},
+        mlp=Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="relu2")),
+    )
+    biases = ("attn.in", "mlp.in", "final", *llama.linear_biases(config))
+    return llama.decoder(config, "nemotron", [block] * llama.depth(config), final=norm, biases=biases)
+
+
+BIASES = {
+    "attention_bias": ("attn.[qkv]", True),
+    "attention_out_bias": ("attn.o", False),
+    "mlp_bias": ("mlp.[gud]*", False),
+}
+
+
+def seed_oss(config: Config) -> Spec:
+    """Seed-OSS: Llama with biases on queries, keys and values. Source: ByteDance Seed Team, 2025."""
+    dim = llama.head_dim(config, 128)
+    block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8)
+    biases = tuple(pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual))
+    return llama.decoder(config, "seed_oss", [block] * llama.depth(config), biases=biases)
+
+
+def smollm3(config: Config) -> Spec:
+    """SmolLM3: Llama in which every fourth layer has no positions. Source: Bakouch et al., 2025."""
+    count = llama.depth(config)
+    every = config.whole("no_rope_layer_interval", default=4)
+    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
+        int(bool((layer + 1) % every)) for layer in range(count)
+    ]
+    window = config.optional("sliding_window")
+    windows = config.flag("use_sliding_window", default=False) and window is not None
+    config.optional("max_window_layers", least=0)
+    position = rope(config, llama.head_dim(config), default_theta=2e6)
+    kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])
+    blocks = [
+        llama.block(config, position=position if rotary else None, mask=layer_mask(config, kind, window), kv_heads=4)
+        for kind, rotary in zip(kinds, rotary_layers, strict=True)
+    ]
+    return llama.decoder(config, "smollm3", blocks, tied=True)
+
+
+STABLELM_NAMES = llama.NAMES.with_roles(
+    {
+        "attn.q_norm": StackedTensor("self_attn.q_layernorm.norms.{item}"),
+        "attn.k_norm": StackedTensor("self_attn.k_layernorm.norms.{item}"),
+    }
+)
+
+
+def stablelm(config: Config) -> Spec:
+    """StableLM: Llama with layer norms and partly rotated heads. Source: Bellagente et al., 2024."""
+    norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
+    biases = ("attn.in", "mlp.in", "final", *(("attn.[qkv]",) if config.flag("use_qkv_bias", default=False) else ()))
+    parallel = config.flag("use_parallel_residual", default=False)
+    norms: dict[Place, Norm] = {"attn.in": norm} if parallel else {"attn.in": norm, "mlp.in": norm}
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config), default_partial=0.25),
+        qk_norm=QkNorm(norm, over="own") if config.flag("qk_layernorm", default=False) else None,
+        norms=norms,
+        parallel=parallel,
+        kv_heads=32,
+    )
+    return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm, biases=biases)
+
+
+STARCODER2_NAMES = llama.NAMES.with_roles({"mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}, without=("mlp.gate",))
+
+
+def starcoder2(config: Config) -> Spec:
+    """StarCoder2: Llama with layer norms, biases and a plain feed-forward part. Source: Lozhkov et al., 2024."""
+    norm = Norm("layer", config.number("norm_epsilon", default=1e-5))
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="gelu_pytorch_tanh")
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config)),
+        mask=causal(config.optional("sliding_window")),
+        kv_heads=2,
+        norms={"attn.in": norm, "mlp.in": norm},
+        mlp=Mlp(config.whole("intermediate_size"), activation),
+    )
+    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
+    biases = ("attn.in", "mlp.in", "final", *linears)
+    return llama.decoder(config, "starcoder2", [block] * llama.depth(config), final=norm, tied=True, biases=biases)
+
+
+FAMILIES = {
+    "ernie4_5": Family(ernie4_5, llama.NAMES),
+    "nemotron": Family(nemotron, NEMOTRON_NAMES),
+    "seed_oss": Family(seed_oss, llama.NAMES),
+    "smollm3": Family(smollm3, llama.NAMES, permuted=True),
+    "stablelm": Family(stablelm, STABLELM_NAMES),
+    "starcoder2": Family(starcoder2, STARCODER2_NAMES),
+}
