@@ -85,7 +85,7 @@ def sizes_of(family: str, draw: Random) -> Sizes:
 
 EVEN = frozenset({
     "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text",
-    "bamba", "glm", "glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granitemoehybrid", "lfm2", "lfm2_moe", "granite", "granitemoe", "gte", "hunyuan_v1_dense", "hunyuan_v1_moe", "jina_embeddings_v3", "llama",
+    "bamba", "falcon_h1", "glm", "glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granitemoehybrid", "lfm2", "lfm2_moe", "granite", "granitemoe", "gte", "hunyuan_v1_dense", "hunyuan_v1_moe", "jina_embeddings_v3", "llama",
     "llama4_text", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "nemotron", "nomic_bert", "olmo", "olmo2", "olmo3",
     "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5gemma",
     "whisper", "xlnet",
@@ -284,6 +284,40 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             return {**state, "attn_layer_indices": attending}
         kinds = ["full_attention" if layer in attending else "mamba" for layer in range(config["num_hidden_layers"])]
         return {**state, "layer_types": kinds, "shared_intermediate_size": draw.choice((7, 12))}
+    if family == "falcon_h1":
+        heads, dim = draw.choice((1, 2, 4)), draw.choice((2, 3))
+        own = {
+            "mamba_n_heads": heads,
+            "mamba_d_head": dim,
+            "mamba_d_ssm": heads * dim,
+            "mamba_n_groups": draw.choice((1, heads)),
+        }
+        own |= {
+            key: draw.choice((True, False)) for key in ("mamba_rms_norm", "mamba_norm_before_gate", "mamba_conv_bias")
+        }
+        own |= {key: draw.choice((True, False)) for key in ("mamba_proj_bias", "projectors_bias", "mlp_bias")}
+        places = ("key", "attention_in", "attention_out", "ssm_in", "ssm_out", "lm_head")
+        own |= {f"{place}_multiplier": draw.choice((1.0, 0.6, 1.7)) for place in places}
+        own |= {
+            "mlp_multipliers": [draw.choice((1.0, 0.7)), 1.4],
+            "ssm_multipliers": [draw.choice((1.0, 0.6)) for _ in range(5)],
+        }
+        return {**own, "mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4)), "mamba_chunk_size": 4}
+    if family == "nemotron_h":
+        heads = draw.choice((1, 2, 4))
+        kinds = [draw.choice(("full_attention", "linear_attention", "mlp", "moe")) for _ in range(3)]
+        own = {
+            "layers_block_type": [*kinds, "full_attention"],
+            "mamba_num_heads": heads,
+            "mamba_head_dim": draw.choice((3, 4)),
+        }
+        own |= {
+            "ssm_state_size": draw.choice((3, 7)),
+            "n_groups": draw.choice((1, heads)),
+            "conv_kernel": draw.choice((2, 4)),
+        }
+        own |= {"moe_shared_expert_intermediate_size": 7, "moe_latent_size": draw.choice((None, 5)), "topk_group": 1}
+        return {**own, "n_group": draw.choice((1, 2, 3)), "mlp_hidden_act": draw.choice(ACTIVATIONS)}
     if family == "jamba":
         own = {
             "attn_layer_period": draw.choice((1, 2)),

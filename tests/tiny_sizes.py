@@ -41,6 +41,12 @@ BARE = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 DELTA = {"linear_key_head_dim": 6, "linear_value_head_dim": 5, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 MAMBA = {"mamba_n_heads": 6, "mamba_d_state": 7, "mamba_n_groups": 2}
+FALCON_H1 = {"mamba_d_ssm": 24, "mamba_n_heads": 4, "mamba_d_head": 6, "mamba_d_state": 7, "mamba_n_groups": 2}
+NEMOTRON_H = {
+    **{key: value for key, value in LLAMA.items() if key not in ("num_hidden_layers", "rms_norm_eps")}, "layer_norm_epsilon": 1e-3,
+    "mamba_num_heads": 6, "mamba_head_dim": 5, "ssm_state_size": 7, "n_groups": 2, "n_routed_experts": 6, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 23, "moe_shared_expert_intermediate_size": 19,
+}  # fmt: skip
 GPT2 = {
     "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37, "layer_norm_epsilon": 1e-3,
     "bos_token_id": 1, "eos_token_id": 2,

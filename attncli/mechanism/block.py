@@ -34,9 +34,11 @@ def run_block(
     block_input = hidden
     entering = apply_norm("attn.in", hidden)
     mixed = None if block.mixer is None else _mix(backend, block.mixer, weights, entering, context, layer)
-    if block.instead and mixed is not None:
+    if block.instead:
         stages, empty = _without_heads(backend, block.attention, entering, context, layer)
-        stages["out"] = out = mixed
+        asking_shape = entering.shape if context.asking is None else entering[..., context.asking, :].shape
+        out = backend.full(tuple(asking_shape), 0.0, backend.dtype_of(entering)) if mixed is None else mixed
+        stages["out"] = out
     else:
         stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
         out = apply_norm("attn.out", stages["out"])
@@ -200,7 +202,7 @@ def _without_heads(
     """The stages of a layer that does not attend: those of no heads, so that whoever goes through heads finds none."""
     lead, count = tuple(x.shape[:-2]), x.shape[-2]
     queries = len(range(count)[context.asking]) if context.asking is not None else count
-    keys = count if context.past is None else context.past[layer, "mixer"][0].shape[-2]
+    keys = count if context.past is None else context.length
 
     def stage(rows: int, width: int) -> Array:
         return backend.full((*lead, 0, rows, width), 0.0, backend.dtype_of(x))

@@ -112,7 +112,8 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
     correction = weights("experts.correction") if spec.routing.corrected else None
     shares = route(spec, logits, None if correction is None else np.asarray(backend.numpy(correction)))
-    part = Mlp(spec.width, spec.activation, gated=True, bounded=spec.bounded)
+    part = Mlp(spec.width, spec.activation, spec.gated, spec.bounded)
+    flat = flat if spec.narrow is None else linear(backend, weights, "experts.into", flat)
     total = flat * 0.0
     for expert in np.flatnonzero(shares.any(0)):
 
@@ -125,6 +126,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
             total = total + feed_forward(backend, part, role, flat * share, "experts")
         else:
             total = total + feed_forward(backend, part, role, flat, "experts") * share
+    total = total if spec.narrow is None else linear(backend, weights, "experts.out", total)
     return total.reshape(tuple(x.shape))
 
 

@@ -131,6 +131,9 @@ def implicit_weights(
 def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> _Recurrence:
     inner, group = spec.heads * spec.head_dim, spec.groups * spec.state
     whole = _widen(backend, linear(backend, weights, "mixer.input", x))
+    if spec.factors is not None:
+        parts = _split(whole, [inner, inner, group, group, spec.heads])
+        whole = backend.concat([part * factor for part, factor in zip(parts, spec.factors, strict=True)], -1)
     gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
     mixed = _convolve(backend, weights, mixed, spec.activation)
     values, k, q = _split(mixed, [inner, group, group])

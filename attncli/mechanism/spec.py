@@ -298,11 +298,12 @@ class Routing(Struct, frozen=True):
 
 
 class Experts(Struct, frozen=True):
-    """A mixture of `count` gated feed-forward parts, of which the router's best `chosen` serve each token.
+    """A mixture of `count` feed-forward parts, of which the router's best `chosen` serve each token.
 
     width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
     shared: a part that serves every token besides; None for none. shared_share: whether the token decides, by a sigmoid
-    of its own, how much of it is added. routing: how shares come about. bounded: as for `Mlp`.
+    of its own, how much of it is added. routing: how shares come about. bounded, gated: as for `Mlp`. narrow: the width
+    of the vectors that experts read and write, which one map makes of the token's and one leads back; None for its own.
     """
 
     count: int
@@ -314,6 +315,8 @@ class Experts(Struct, frozen=True):
     shared_share: bool = False
     routing: Routing = field(default_factory=Routing)
     bounded: Bounded | None = None
+    gated: bool = True
+    narrow: int | None = None
 
 
 class ShortConvolution(Struct, frozen=True):
@@ -335,7 +338,8 @@ class StateSpace(Struct, frozen=True):
 
     groups: heads in a row share what they write and read by. kernel: tokens of the convolution before. gate_first:
     whether the gate comes before the norm. norm: of each group's part of what leaves; None for none. limits: the least
-    and largest step; None for no largest.
+    and largest step; None for no largest. factors: what the gate, the values, k, q and the steps are multiplied with
+    before the convolution; None for nothing.
     """
 
     name: ClassVar[str] = "Mamba 2"
@@ -348,6 +352,7 @@ class StateSpace(Struct, frozen=True):
     norm: Norm | None
     gate_first: bool = True
     limits: tuple[float, float | None] = (0.0, None)
+    factors: tuple[float, float, float, float, float] | None = None
 
     @property
     def cells(self) -> int:
@@ -413,6 +418,7 @@ class Block(Struct, frozen=True):
     convolution: what is added at the layer's end; None for nothing.
     mixer: what mixes tokens besides the attention, or in its place; None for nothing. instead: what the layer does in
     place of attention, in words; "" where it attends. `attention` then has no heads, and says nothing else.
+    factors: what weights and biases are multiplied with as they are read, by role; 1 for those that are not there.
     """
 
     attention: Attention
@@ -425,10 +431,17 @@ class Block(Struct, frozen=True):
     convolution: Convolution | None = None
     mixer: Mixer | None = None
     instead: str = ""
+    factors: Mapping[str, float] = field(default_factory=dict)
 
     def mixing(self, mixer: Mixer) -> Block:
         """The layer with this in place of its attention."""
         return replace(self, attention=without_heads(self.attention), mixer=mixer, instead=mixer.name)
+
+    def only(self, part: Mlp | Experts) -> Block:
+        """The layer with this feed-forward part alone, and the norm before it."""
+        norms: Mapping[Place, Norm] = {"mlp.in": self.norms["mlp.in"]}
+        name = "feed-forward part alone" if isinstance(part, Mlp) else "experts alone"
+        return replace(self, attention=without_heads(self.attention), mlp=part, norms=norms, instead=name)
 
 
 def without_heads(attention: Attention) -> Attention:

@@ -213,8 +213,13 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
             yield Role("experts.router.weight", (count, width))
             if block.mlp.routing.corrected:
                 yield Role("experts.correction", (count,))
-            for role in _feed_forward_roles("experts", Mlp(block.mlp.width, block.mlp.activation, gated=True), width):
+            if block.mlp.narrow is not None:
+                yield Role("experts.into.weight", (block.mlp.narrow, width))
+            part = Mlp(block.mlp.width, block.mlp.activation, block.mlp.gated)
+            for role in _feed_forward_roles("experts", part, block.mlp.narrow or width):
                 yield Role(role.name, (count, *role.shape))
+            if block.mlp.narrow is not None:
+                yield Role("experts.out.weight", (width, block.mlp.narrow))
             if shared_part is not None:
                 yield from _feed_forward_roles("shared", shared_part, width)
             if block.mlp.shared_share:

@@ -186,6 +186,7 @@ class _LayerWeights(ReadWeights):
     def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
         self._store, self._backend, self._index = store, backend, index
         self._places = {role.name: bound for bound in store.binding.layers[index] for role in bound.roles}
+        self._factors = store.spec.blocks[index].factors
         self._arrays: dict[str, Array] = {}
         self._product_parts: tuple[Array, dict[str, Array]] | None = None
 
@@ -198,13 +199,16 @@ class _LayerWeights(ReadWeights):
         if role not in arrays:
             if bound.feeds:
                 self._store._feed(self._index)
-            arrays.update(self._store._read(self._backend, bound))
+            for name, array in self._store._read(self._backend, bound).items():
+                arrays[name] = array if name not in self._factors else array * self._factors[name]
         return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         role = f"{name}.weight"
         bound, bias = self._places.get(role), self(f"{name}.bias")
         if bound is None or bound.shared or bound.form in ("stacked", "each"):
+            return None
+        if self._factors and any(part.name in self._factors for part in bound.roles):
             return None
         if bound.feeds:
             self._store._feed(self._index)

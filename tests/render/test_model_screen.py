@@ -29,13 +29,14 @@ TURNED: list[spec.Block | spec.Head] = [
         }.items()
     ),
     *(replace(BASE, **told) for told in ({"branch_scale": 0.7}, {"parallel": True}, {"residual": False})),
+    replace(BASE, factors={"attn.o.weight": 0.7}),
     replace(BASE, mlp=replace(BASE.mlp, bounded=spec.Bounded(7.0, 1.7))),
     replace(BASE, mlp=EXPERTS),
     *(
         replace(BASE, mlp=replace(EXPERTS, **{name: value}))
         for name, value in {
             "renormalise": True, "shared": spec.Mlp(19, "gelu"), "bounded": spec.Bounded(7.0, 1.7),
-            "routing": spec.Routing("sigmoid"),
+            "routing": spec.Routing("sigmoid"), "gated": False, "narrow": 11,
         }.items()
     ),
     *(

@@ -299,6 +299,10 @@ class StateSpacePart(Part, tag_field="kind", tag="statespace", frozen=True, kw_o
     norm: NormPart | None
     gate_first: Annotated[bool, describe("Whether the gate comes before the norm.")]
     limits: Annotated[tuple[float, float | None], describe("The least and the largest step; null for no largest.")]
+    factors: Annotated[
+        tuple[float, float, float, float, float] | None,
+        describe("What gate, values, k, q and steps are multiplied with; null for nothing."),
+    ]
 
 
 class SelectiveScanPart(Part, tag_field="kind", tag="selectivescan", frozen=True, kw_only=True):
@@ -352,6 +356,8 @@ class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=Tr
     shared_share: Annotated[bool, describe("Whether the token decides how much of it is added.")]
     routing: RoutingPart
     bounded: BoundedPart | None
+    gated: bool
+    narrow: Annotated[Size | None, describe("The width of what experts read and write; null for d_model.")]
 
 
 class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_only=True):
@@ -424,6 +430,7 @@ class LayerGroup(Part, frozen=True, kw_only=True):
         Size | None, describe("How many tokens the convolution beside the layer spans; null for none.")
     ]
     instead: Annotated[str, describe("What the layers do in place of attention; empty where they attend.")]
+    factors: Annotated[dict[str, float], describe("What weights are multiplied with as they are read, by role.")]
 
 
 class ModelSide(Part, frozen=True, kw_only=True):
@@ -628,6 +635,7 @@ def _group(layers: list[int], block: Block) -> LayerGroup:
         branch_scale=block.branch_scale,
         convolution=None if block.convolution is None else block.convolution.kernel,
         instead=block.instead,
+        factors=dict(block.factors),
     )
 
 

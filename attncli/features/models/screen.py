@@ -345,6 +345,9 @@ def _group(group: LayerGroup, view: View) -> Lines:
         rows.append(fact(place, _mixer(group.mixer), view))
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
+    if group.factors:
+        factors = [f"{role} × {brief(factor)}" for role, factor in group.factors.items()]
+        rows.append(fact("as read", [spell(factor, ascii=view.ascii) for factor in factors], view))
     return stack((*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
 
 
@@ -464,6 +467,9 @@ def _mixer(mixer: MixerPart) -> list[Message]:
                 "Mamba 2: {heads} states of {head_dim} × {state}",
                 heads=mixer.heads, head_dim=mixer.head_dim, state=mixer.state,
             )  # fmt: skip
+            if mixer.factors is not None:
+                factors = listing(map(brief, mixer.factors))
+                return [states, kernel, message("gate, values, k, q and steps times {factors}", factors=factors)]
         case SelectiveScanPart():
             states = message("Mamba: {inner} states of {state}", inner=mixer.inner, state=mixer.state)
         case DeltaRulePart():
@@ -498,6 +504,8 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
                     width=width,
                     chosen_count=chosen_count,
                 ),
+                message("" if mlp.gated else "without gates"),
+                message("on vectors {narrow} wide", narrow=mlp.narrow) if mlp.narrow else "",
                 *_routing(mlp),
             ]
             if mlp.shared is not None:

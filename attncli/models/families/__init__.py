@@ -86,12 +86,10 @@ WITH_WINDOWS = {"olmo2": "olmo3"}
 """Likewise, of one whose layers have windows."""
 
 BY_TRANSFORMERS = {
-    "falcon_h1": message("each branch, key and gate has a multiplier of its own"),
     "gemma3n_text": message("several vectors a token between layers, shared keys"),
     "gemma4_text": message("layers share keys and have token vectors of their own"),
     "kimi_linear": message("its delta rule fades each entry by its own"),
     "minimax": message("lightning attention, residuals from behind the norm"),
-    "nemotron_h": message("layers of one part each, attention among them"),
     "zamba2": message("attention reads the embeddings beside its layer's input"),
 }
 """Families of today without a file here, which transformers runs, and what stands in the way."""

@@ -45,9 +45,11 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "bamba", blocks, final=norm, biases=(*llama.linear_biases(config), *biases(config)))
 
 
-def state_space(config: Config, default_eps: float = 1e-5) -> StateSpace:
-    """Mamba 2 as configs of several families describe it. default_eps: of its norm, where the config is silent."""
-    inner = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
+def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
+    """Mamba 2 as configs of several families describe it. default_eps: of its norm, where the config is silent. inner:
+    the width of all heads; None for the model's, widened."""
+    widened = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
+    inner = widened if inner is None else inner
     heads = config.heads(inner, "mamba_n_heads", default=128)
     groups = config.heads(heads, "mamba_n_groups", default=1)
     if config.get("mamba_d_head") not in (None, "auto", inner // heads):

@@ -1,0 +1,148 @@
+"""Nemotron-H: layers that are one part each, Mamba 2, attention without positions, a feed-forward part or experts.
+Source: NVIDIA, 2025."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from attncli.mechanism.spec import Activation, Block, Experts, Mlp, Norm, Routing, Spec, StateSpace
+from attncli.models.config import ACTIVATIONS, GLOBAL, Config
+from attncli.models.families import llama
+from attncli.models.family import Family, Names, StackedTensor
+
+LETTERS = {"M": "linear_attention", "E": "moe", "*": GLOBAL, "-": "mlp"}
+"""Types of layers as `hybrid_override_pattern` spells them."""
+OLD = {"mamba": "linear_attention", "attention": GLOBAL}
+"""What types of layers were called before."""
+
+IDLE = (
+    *("mamba_hidden_act", "expand", "mamba_expand", "chunk_size", "mamba_chunk_size", "time_step_limit"),
+    *("time_step_max", "time_step_floor", "mamba_dt_limit", "mamba_dt_max", "mamba_dt_init_floor", "mamba_proj_bias"),
+    *("mamba_ssm_cache_dtype", "use_mamba_kernels", "moe_shared_expert_overlap", "attention_bias", "sliding_window"),
+    *("mtp_layers_block_type", "mtp_hybrid_override_pattern", "num_nextn_predict_layers", "residual_in_fp32"),
+    *("rescale_prenorm_residual", "num_logits_to_keep", "n_shared_experts", "max_position_embeddings"),
+    *("num_hidden_layers", "use_bias", "mlp_bias", "rope_theta", "partial_rotary_factor"),
+)
+"""Keys that no layer heeds, that speak of training or of further tokens, or that are read where they matter."""
+
+NAMES = Names(
+    layer="layers.{layer}.",
+    inside={
+        "attn.in": "norm",
+        "mlp.in": "norm",
+        "mixer.input": "mixer.in_proj",
+        "mixer.conv": "mixer.conv1d",
+        "mixer.step": "mixer.dt_bias",
+        "mixer.decay": "mixer.A_log",
+        "mixer.straight": "mixer.D",
+        "mixer.norm": "mixer.norm",
+        "mixer.output": "mixer.out_proj",
+        "attn.q": "mixer.q_proj",
+        "attn.k": "mixer.k_proj",
+        "attn.v": "mixer.v_proj",
+        "attn.o": "mixer.o_proj",
+        "mlp.up": "mixer.up_proj",
+        "mlp.down": "mixer.down_proj",
+        "experts.router": "mixer.gate",
+        "experts.correction": "mixer.gate.e_score_correction_bias",
+        "experts.into": "mixer.fc1_latent_proj",
+        "experts.up": StackedTensor("mixer.experts.{item}.up_proj"),
+        "experts.down": StackedTensor("mixer.experts.{item}.down_proj"),
+        "experts.out": "mixer.fc2_latent_proj",
+        "shared.up": "mixer.shared_experts.up_proj",
+        "shared.down": "mixer.shared_experts.down_proj",
+    },
+    outside={"tokens": "embeddings", "final": "norm_f", "head": "lm_head"},
+    prefixes=("model.", "backbone."),
+    ignored=(*llama.NAMES.ignored, "mtp.*"),
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Nemotron-H."""
+    kinds = _kinds(config)
+    norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-5))
+    activation = config.choice("mlp_hidden_act", among=ACTIVATIONS, default="relu2")
+    part, experts = Mlp(config.whole("intermediate_size", default=21504), activation), _experts(config, activation)
+    attending = Block(
+        llama.attention(config, position=None, dim=llama.head_dim(config, 128), kv_heads=8), norms={"attn.in": norm}
+    )
+    feeding = replace(attending, norms={"mlp.in": norm})
+    blocks = {
+        GLOBAL: attending,
+        "linear_attention": attending.mixing(_state_space(config, norm)),
+        "mlp": feeding.only(part),
+        "moe": feeding.only(experts),
+    }
+    unknown = sorted(set(kinds) - set(blocks))
+    if unknown:
+        raise config.refuse("layers_block_type", ", ".join(blocks))
+    biases: list[tuple[str, ...]] = [("mixer.input", "mixer.output")] if config.flag("use_bias", default=False) else []
+    biases += [("mixer.conv",)] if config.flag("use_conv_bias", "mamba_conv_bias", default=True) else []
+    biases += (
+        [("mlp.[ud]*", "shared.*", "experts.into", "experts.out")] if config.flag("mlp_bias", default=False) else []
+    )
+    for idle in IDLE:
+        config.get(idle)
+    return llama.decoder(
+        config,
+        "nemotron_h",
+        [blocks[kind] for kind in kinds],
+        final=norm,
+        biases=tuple(role for roles in biases for role in roles),
+    )
+
+
+def _kinds(config: Config) -> list[str]:
+    """The type of each layer: listed, or one letter each."""
+    pattern = config.get("hybrid_override_pattern")
+    kinds = config.list_of("layers_block_type", kind=str) or config.list_of("layer_types", kind=str)
+    if kinds is None and pattern is not None:
+        if not isinstance(pattern, str) or not set(pattern) <= set(LETTERS):
+            raise config.refuse("hybrid_override_pattern", "".join(LETTERS))
+        kinds = [LETTERS[letter] for letter in pattern]
+    kinds = ["linear_attention", "moe", GLOBAL, "mlp"] if kinds is None else kinds
+    return [OLD.get(kind, kind) for kind in kinds]
+
+
+def _state_space(config: Config, norm: Norm) -> StateSpace:
+    """Mamba 2, whose steps have a least."""
+    heads = config.whole("mamba_num_heads", default=128, most=2**16)
+    return StateSpace(
+        heads,
+        config.whole("mamba_head_dim", default=64, most=2**16),
+        config.whole("ssm_state_size", default=128, most=2**16),
+        config.heads(heads, "n_groups", "mamba_n_groups", default=8),
+        config.whole("conv_kernel", "mamba_d_conv", default=4, most=2**10),
+        config.choice("mamba_hidden_act", among=ACTIVATIONS, default="silu"),
+        norm,
+        limits=(config.number("time_step_min", "mamba_dt_min", default=1e-3), None),
+    )
+
+
+def _experts(config: Config, activation: Activation) -> Experts:
+    """Experts without gates, scored one by one, beside a part that serves every token."""
+    count = config.whole("n_routed_experts", "num_local_experts", default=8, most=2**16)
+    groups = config.whole("n_group", default=1, most=count)
+    return Experts(
+        count,
+        config.whole("num_experts_per_tok", default=2, most=count),
+        config.whole("moe_intermediate_size", default=7688),
+        activation,
+        renormalise=config.flag("norm_topk_prob", default=True),
+        shared=Mlp(config.whole("moe_shared_expert_intermediate_size", default=7688), activation),
+        routing=Routing(
+            "sigmoid",
+            config.number("routed_scaling_factor", default=1.0),
+            groups,
+            config.whole("topk_group", default=1, most=groups),
+            2,
+            corrected=True,
+            slack=1e-20,
+        ),
+        gated=False,
+        narrow=config.optional("moe_latent_size"),
+    )
+
+
+FAMILY = Family(spec, NAMES)
