@@ -80,4 +80,4 @@ def _biases(config: Config) -> tuple[str, ...]:
     return tuple(role for role, (key, usual) in chosen.items() if config.flag(key, default=usual))
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"falcon_h1": Family(spec, NAMES)}

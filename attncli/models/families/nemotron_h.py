@@ -145,4 +145,4 @@ def _experts(config: Config, activation: Activation) -> Experts:
     )
 
 
-FAMILY = Family(spec, NAMES)
+FAMILIES = {"nemotron_h": Family(spec, NAMES)}
