@@ -114,11 +114,7 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
     """What a reader must know about the weights and the text: how a file was read, what loading found odd, which words
     the model does not know."""
-    return [
-        *model.warnings,
-        *((ENCODER,) if model.spec.decoder is not None else ()),
-        *unknown_notes(text, tokens),
-    ]
+    return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ()), *unknown_notes(text, tokens)]
 
 
 def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:

@@ -157,15 +157,5 @@ def _saved_source(file: Path) -> Source:
 
 
 explore_app = command_app(
-    explore,
-    essentials=(
-        "--model",
-        "--weights",
-        "--file",
-        "--layer",
-        "--head",
-        "--mask",
-        "--lang",
-        "--ascii",
-    ),
+    explore, essentials=("--model", "--weights", "--file", "--layer", "--head", "--mask", "--lang", "--ascii")
 )

@@ -211,23 +211,17 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
     close = replace(view, width=min(width, 100))
     blocks = [
         line((spell(say(view, HELP[state.sight][0]), ascii=view.ascii), "bold")),
-        remark(say(view, HELP[state.sight][1]), close, style=""),
+        remark(HELP[state.sight][1], close, style=""),
         BLANK,
         remark(
-            say(
-                view,
-                "On the left every head has a cell, layers in rows: its colour is the strongest link "
-                "of the chosen word, or, with m, another number. Below it is the chosen head.",
-            ),
+            "On the left every head has a cell, layers in rows: its colour is the strongest link "
+            "of the chosen word, or, with m, another number. Below it is the chosen head.",
             close,
             style="",
         ),
         remark(
-            say(
-                view,
-                "At the bottom the sentence is shaded by where the word in brackets looks, or, "
-                "turned with r, by who looks at it; under it stands the answer in words.",
-            ),
+            "At the bottom the sentence is shaded by where the word in brackets looks, or, "
+            "turned with r, by who looks at it; under it stands the answer in words.",
             close,
             style="",
         ),
@@ -240,7 +234,7 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
     if (lines_left := len(block.rows) - top - height) > 0 and height > 1:
         lines = (
             *lines[:-1],
-            *remark(say(view, plural("↓ {count} more line", "↓ {count} more lines", count=lines_left + 1)), close).rows,
+            *remark(plural("↓ {count} more line", "↓ {count} more lines", count=lines_left + 1), close).rows,
         )
     return Pane(lines)
 
@@ -278,10 +272,7 @@ def model_list(state: State, names: Sequence[str], view: View, width: int, heigh
     """The names, the chosen one marked; those around it where not all fit."""
     if not names:
         return Pane.of(
-            remark(
-                say(view, "No models are on this machine; attn models list says how to get one."),
-                replace(view, width=width),
-            )
+            remark("No models are on this machine; attn models list says how to get one.", replace(view, width=width))
         )
     room = max(height - 3, 1)
     top = min(max(state.row - room // 2, 0), max(len(names) - room, 0))

@@ -491,4 +491,4 @@ def _waiting_pane(state: State, loaded_run: LoadedRun, view: View, width: int) -
         if loaded_run.share < 1
         else message("the weights of this head are not held; its numbers and links are on the left")
     )
-    return Pane.of(remark(say(view, name), replace(view, width=width)))
+    return Pane.of(remark(name, replace(view, width=width)))

@@ -383,7 +383,7 @@ def effects(
     """What was found, in words; then all heads, if they were asked for."""
     close = replace(view, width=width)
     if head_effects is None:
-        return fit_pane(Pane.of(remark(say(view, "Taking the head away …"), close)), width, height)
+        return fit_pane(Pane.of(remark("Taking the head away …", close)), width, height)
     text_lines = _effects_text(
         replace(state, query=head_effects.query, key=head_effects.key), loaded_run, head_effects, close
     )
@@ -455,7 +455,7 @@ def search(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
     """The ranking; each row's head is chosen as one moves along it."""
     ranking_rows = search_rows(state, loaded_run)
     if not ranking_rows:
-        return Pane.of(remark(say(view, "No head is known to have this link."), replace(view, width=width)))
+        return Pane.of(remark("No head is known to have this link.", replace(view, width=width)))
     return ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, height)
 
 
@@ -486,7 +486,7 @@ def why(
     with_words: whether it says in words what the step does.
     """
     if derivation is None:
-        return fit_pane(Pane.of(remark(say(view, "deriving …"), replace(view, width=width))), width, height)
+        return fit_pane(Pane.of(remark("deriving …", replace(view, width=width))), width, height)
     close = replace(view, width=width, top=min(10, max(height - 8, 3)))
     step = STEPS[min(state.step, len(STEPS) - 1)]
     sum_of = _in_a_line(derivation, state.key, close)
@@ -531,7 +531,7 @@ def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
     scores, softmax = derivation.step(Scores), derivation.step(SoftmaxRow)
     score = scores.scores[key] if key < len(scores.scores) else None
     if score is None or softmax.highest is None:
-        return remark(say(view, "The mask hides this key: its weight is 0."), view, style=accent(view))
+        return remark("The mask hides this key: its weight is 0.", view, style=accent(view))
     weight = float(np.asarray(softmax.weights)[key])
     formula = f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace("− -", "+ ")
     return remark(spell(formula, ascii=view.ascii), view, style=accent(view) or "bold")
@@ -544,7 +544,7 @@ def parts(state: State, document: WhyDocument | None, view: View, width: int, he
     """The answer in words, then both sides ranked, from the line on that is its first."""
     close = replace(view, width=width, top=min(view.top, max((height - 12) // 2, 3)), few=False)
     if document is None:
-        return fit_pane(Pane.of(remark(say(view, "taking the score apart …"), close)), width, height)
+        return fit_pane(Pane.of(remark("taking the score apart …", close)), width, height)
     words = remark(join_sentences(why_sentences(document, close), close), close, style="")
     block = stack((words, line(""), why_sides(document, close)))
     top = min(state.top, max(len(block.rows) - height, 0))

@@ -275,12 +275,7 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
-    view = validate_options(
-        output,
-        environment,
-        "compare",
-        files={"--html": page.html},
-    )
+    view = validate_options(output, environment, "compare", files={"--html": page.html})
     records: list[RunRecord] | None = None if page.html is None else []
     runs = saved_runs or _sides(
         environment, texts, chats, model, attention, compute, tokenizer, output, records, with_adapter

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from attncli.draw.heatmap import heatmap, legend, row_names
-from attncli.draw.lines import (
-    Lines,
-    beside,
-    heading,
-    line,
-    localize,
-    remark,
-    sentences,
-    stack,
-    stack_spaced,
-)
+from attncli.draw.lines import Lines, beside, heading, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning

@@ -84,18 +84,15 @@ def _variants(document: CostDocument, view: View) -> Lines:
         rows,
         view,
         align=["left", *["right"] * 5, "left"],
-        title=say(view, "pairs and operations"),
-        note=say(view, "pairs per head; multiply-adds of all heads"),
+        title="pairs and operations",
+        note="pairs per head; multiply-adds of all heads",
     )
     return stack(
         (
             body,
             remark(
-                say(
-                    view,
-                    "steps: what must happen one after the other. path: layers (for the rnn: steps) "
-                    "until the first token can influence the last; for lsh chance decides.",
-                ),
+                "steps: what must happen one after the other. path: layers (for the rnn: steps) "
+                "until the first token can influence the last; for lsh chance decides.",
                 view,
             ),
         )
@@ -179,11 +176,8 @@ def _memory(document: CostDocument, view: View) -> Lines:
         (
             table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
             remark(
-                say(
-                    view,
-                    "rnn: its states, all of them or only the last. Causal attention computed at once "
-                    "holds the hidden half too.",
-                ),
+                "rnn: its states, all of them or only the last. Causal attention computed at once "
+                "holds the hidden half too.",
                 view,
             ),
         )
@@ -198,9 +192,7 @@ def _growth(document: CostDocument, view: View) -> Lines:
         )
         for name in names
     ]
-    title = heading(
-        say(view, "growth of multiply-adds over n"), say(view, "both axes logarithmic; the line marks n"), view
-    )
+    title = heading("growth of multiply-adds over n", "both axes logarithmic; the line marks n", view)
     n, width = _crossing(document)
     crossing_note = say(
         view,
@@ -245,17 +237,14 @@ def _layers(document: CostDocument, view: View) -> Lines:
         view,
         align=["left", "left", *["right"] * 5],
         title=say(view, "attention of {model} by layer", model=name),
-        note=say(view, "feed-forward parts not counted"),
+        note="feed-forward parts not counted",
     )
     return stack(
         (
             body,
             remark(
-                say(
-                    view,
-                    "Scores are held one layer at a time, so the total shows the largest. cache: keys "
-                    "and values kept while generating.",
-                ),
+                "Scores are held one layer at a time, so the total shows the largest. cache: keys "
+                "and values kept while generating.",
                 view,
             ),
         )
@@ -293,20 +282,17 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         rows,
         view,
         align=["left", "left", "right", "right", "right", "left"],
-        title=say(view, "measured on this machine"),
-        note=say(view, "median; ratios to full on the same backend"),
+        title="measured on this machine",
+        note="median; ratios to full on the same backend",
         bars=5,
     )
     return stack(
         (
             body,
             remark(
-                say(
-                    view,
-                    "computed: the same ratio of multiply-adds. streamed, causal and window run by "
-                    "blocks of query rows and keep nothing n × n. numpy uses one thread "
-                    "(OPENBLAS_NUM_THREADS changes that), torch its own.",
-                ),
+                "computed: the same ratio of multiply-adds. streamed, causal and window run by "
+                "blocks of query rows and keep nothing n × n. numpy uses one thread "
+                "(OPENBLAS_NUM_THREADS changes that), torch its own.",
                 view,
             ),
         )

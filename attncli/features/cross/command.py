@@ -72,12 +72,7 @@ def cross(
     from attncli.features.cross.compute import cross_memory, cross_numbers, cross_texts
 
     environment: Environment = ctx.obj
-    view = validate_options(
-        output,
-        environment,
-        "cross",
-        files={"--html": page.html},
-    )
+    view = validate_options(output, environment, "cross", files={"--html": page.html})
     validate_page(page)
     if model.embeddings is not None:
         raise UsageError(
@@ -115,13 +110,7 @@ def cross(
     )
     request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
     document = compute_cross(
-        loaded_model,
-        texts.query,
-        layers=layers,
-        heads=heads,
-        top=output.top,
-        all_links=all_links,
-        texts=texts,
+        loaded_model, texts.query, layers=layers, heads=heads, top=output.top, all_links=all_links, texts=texts
     )
     if page.html is not None:
         from attncli.measure.run_record import cross_record
@@ -133,15 +122,5 @@ def cross(
 
 cross_app = command_app(
     cross,
-    essentials=(
-        "--model",
-        "--weights",
-        "--layer",
-        "--head",
-        "--value-text",
-        "--brief",
-        "--json",
-        "--html",
-        "--figure",
-    ),
+    essentials=("--model", "--weights", "--layer", "--head", "--value-text", "--brief", "--json", "--html", "--figure"),
 )

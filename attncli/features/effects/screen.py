@@ -234,7 +234,7 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "right", "right", "left"],
-        title=say(view, "effects of heads, B less A"),
+        title="effects of heads, B less A",
     )
     return stack((body, more_heads_note(document.heads, heads_shown, view)))
 
@@ -544,14 +544,7 @@ def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
             "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, the model's own logit."
         )
     )
-    answer_sentences.append(
-        say(
-            view,
-            whole,
-            **sums,
-            logit=f"{document.logit:.2f}",
-        )
-    )
+    answer_sentences.append(say(view, whole, **sums, logit=f"{document.logit:.2f}"))
     answer_sentences += lens_sentences(document, view)
     return [
         capitalize(text)
@@ -621,7 +614,7 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
         [list(row) for row in zip(names, values, bars, strict=True)],
         view,
         align=["left", "right", "left"],
-        title=say(view, "how much of the clean text's answer one head brings back"),
+        title="how much of the clean text's answer one head brings back",
         bars=2,
     )
     return stack((body, more_heads_note(effects, effects_shown, view)))
@@ -721,7 +714,7 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
     return stack(
         (
             *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
-            remark(say(view, "tint: words that differ") if any(differ) else "", view),
+            remark("tint: words that differ" if any(differ) else "", view),
             sentences(patch_sentences(document, view), view),
         )
     )

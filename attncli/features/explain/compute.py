@@ -173,10 +173,7 @@ def strongest_head(
         document = run_document(model, text, tokens, replace(request, all_links=every))
         if document.links:
             link = document.links[0]
-            words = (
-                _word_of(tokens[query]),
-                _word_of(tokens[link.key]) if link.key < len(tokens) else "bias_k",
-            )
+            words = (_word_of(tokens[query]), _word_of(tokens[link.key]) if link.key < len(tokens) else "bias_k")
             note(
                 message(
                     "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in head {head}; --layer "

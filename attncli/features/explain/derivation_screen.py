@@ -20,14 +20,7 @@ from attncli.draw.tables import ledger, vector_sum, vectors
 from attncli.draw.token_names import position_and_text, quoted_token, short
 from attncli.draw.tour import STEP_OF_PART
 from attncli.draw.view import View
-from attncli.features.explain.document import (
-    AttentionTopic,
-    OutputSum,
-    Products,
-    Projections,
-    Scores,
-    SoftmaxRow,
-)
+from attncli.features.explain.document import AttentionTopic, OutputSum, Products, Projections, Scores, SoftmaxRow
 from attncli.language import contextual, message, plural, say
 
 ALL_KEYS, NAME = 16, 14
@@ -139,9 +132,7 @@ class Derivation:
         names = [self.names[index] for index in rows]
         title = self._title(0, "projections", say(view, "Q = X·W_Q   K = X·W_K   V = X·W_V"))
         rotation_note = remark(
-            say(view, "Shown after rotation by position (rope), as they enter the dot products.")
-            if self.document.rotated
-            else "",
+            "Shown after rotation by position (rope), as they enter the dot products." if self.document.rotated else "",
             view,
         )
         if self.compact:
@@ -227,10 +218,7 @@ class Derivation:
         title = self._title(4, "softmax", say(view, "w = exp(s − max) / sum"))
         if step.highest is None:
             return stack(
-                (
-                    title,
-                    remark(say(view, "This query sees no key: its weights and its output are 0 by definition."), view),
-                )
+                (title, remark("This query sees no key: its weights and its output are 0 by definition.", view))
             )
         exponentials_of_keys = np.asarray(step.exponentials, np.float64)
         exponentials = [
@@ -412,14 +400,10 @@ def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: Vi
     # as many digits as let every key have its column, so that the worked row can be found again
     slot = (view.width - MATRIX_NAME - 4) // max(len(names), 1)
     close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
-    blocks = [
-        heading(
-            say(view, "the same for all queries"), say(view, "row {row} is the one worked out above", row=query), view
-        )
-    ]
+    blocks = [heading("the same for all queries", say(view, "row {row} is the one worked out above", row=query), view)]
 
     def vectors_of(name: str, values: Numbers) -> Lines:
-        return vectors(values, rows, close, title=say(view, MATRICES[name][0]), note=say(view, MATRICES[name][1]))
+        return vectors(values, rows, close, title=MATRICES[name][0], note=MATRICES[name][1])
 
     if matrices.x is not UNSET:
         blocks.append(vectors_of("x", matrices.x))
@@ -432,8 +416,8 @@ def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: Vi
                 close,
                 limits=(0.0, 1.0) if name == "weights" else None,
                 signed=name != "weights",
-                title=say(view, MATRICES[name][0]),
-                note=say(view, MATRICES[name][1]),
+                title=MATRICES[name][0],
+                note=MATRICES[name][1],
             )
         )
     blocks.append(vectors_of("output", matrices.output))
@@ -515,7 +499,7 @@ def first_entry(step: Projections, name: str, view: View) -> Lines:
         [say(view, "q_0"), "", "", write(total) + ends],
         view,
         title=say(view, "the first entry of q for {query}, worked out", query=name),
-        note=say(view, "q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise"),
+        note="q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise",
     )
 
 

@@ -56,13 +56,10 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     texts = [token.text for token in document.tokens]
     lead = stack(
         (
-            heading(say(view, "what a mask does"), document.attention.mask, view),
+            heading("what a mask does", document.attention.mask, view),
             remark(
-                say(
-                    view,
-                    "A mask says which keys a query may see. A hidden score becomes −∞ before the "
-                    "softmax, exp(−∞) is 0, and so is the weight: not small, but none.",
-                ),
+                "A mask says which keys a query may see. A hidden score becomes −∞ before the "
+                "softmax, exp(−∞) is 0, and so is the weight: not small, but none.",
                 view,
                 style="",
             ),
@@ -86,8 +83,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
             view,
             signed=signed,
             limits=None if signed else (0.0, 1.0),
-            title=say(view, MASK_MATRICES[name][0]),
-            note=say(view, MASK_MATRICES[name][1]),
+            title=MASK_MATRICES[name][0],
+            note=MASK_MATRICES[name][1],
         )
         for name, values, signed in pairs
     ]
@@ -164,7 +161,7 @@ def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
         [say(view, "sum"), "", totals[0], "", totals[1]],
         view,
         title=say(view, "the row of {query}, worked out", query=name),
-        note=say(view, "the same scores, without and with the mask"),
+        note="the same scores, without and with the mask",
     )
 
 
@@ -262,7 +259,7 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
             texts=len(batch),
             longest=longest,
         ),
-        note="" if even else say(view, "· is padding: hidden as a key, in every row"),
+        note="" if even else "· is padding: hidden as a key, in every row",
     )
     weights = [
         [float(weight) if place < len(padded_text.tokens) else None for place, weight in enumerate(padded_text.weights)]
@@ -274,8 +271,8 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         None,
         view,
         limits=(0.0, 1.0),
-        title=say(view, "weights of each text's last token"),
-        note="" if even else say(view, "nothing rests on padding"),
+        title="weights of each text's last token",
+        note="" if even else "nothing rests on padding",
     )
     largest_difference = max(padded_text.agreement for padded_text in batch)
     return stack(
@@ -337,13 +334,10 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         sizes = say(view, "{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}", **widths)
     lead = stack(
         (
-            heading(say(view, "several heads"), "", view),
+            heading("several heads", "", view),
             remark(
-                say(
-                    view,
-                    "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
-                    "are set side by side, and W_O mixes them into one vector.",
-                ),
+                "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
+                "are set side by side, and W_O mixes them into one vector.",
                 view,
                 style="",
             ),
@@ -360,7 +354,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         view,
         limits=(0.0, 1.0),
         title=say(view, "weights of {query} in each head", query=query),
-        note=say(view, "each row sums to 1"),
+        note="each row sums to 1",
     )
     outputs = vectors(
         [head.output for head in heads],
@@ -397,8 +391,8 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     )
     top = heading(title, note, view)
     rows = [single.weights, head.weights]
-    weights = matrix(rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title=say(view, "weights"))
-    output = vectors([single.output, head.output], names, view, title=say(view, "output, first entries"))
+    weights = matrix(rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title="weights")
+    output = vectors([single.output, head.output], names, view, title="output, first entries")
     agree = say(
         view,
         "Weights and output differ by at most {difference}.",
@@ -502,7 +496,7 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
         return stack(
             (
                 heading(title, "", view),
-                remark(say(view, "There is no W_O here: the outputs stand side by side as they are."), view),
+                remark("There is no W_O here: the outputs stand side by side as they are.", view),
             )
         )
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
@@ -511,7 +505,7 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
         ("O", document.out),
         view,
         title=title,
-        note=say(view, "= Σ O_h·W_O^h: each head's output times its own rows of W_O"),
+        note="= Σ O_h·W_O^h: each head's output times its own rows of W_O",
     )
     return stack(
         (
@@ -574,13 +568,10 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     lead = stack(
         (
-            heading(say(view, "residual connection and normalization"), "", view),
+            heading("residual connection and normalization", "", view),
             remark(
-                say(
-                    view,
-                    "The residual keeps what came in: attention only adds to it. The norm then brings "
-                    "each vector to the same scale, so that layers can be stacked.",
-                ),
+                "The residual keeps what came in: attention only adds to it. The norm then brings "
+                "each vector to the same scale, so that layers can be stacked.",
                 view,
                 style="",
             ),
@@ -591,7 +582,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
         ("x + O", document.sum),
         view,
         title=say(view, "x + O of {query}", query=query),
-        note=say(view, "what came in, and what attention adds"),
+        note="what came in, and what attention adds",
     )
     x, output, total = (
         f"{float(np.linalg.norm(part)):.{view.precision}f}" for part in (document.x, document.out, document.sum)
@@ -610,7 +601,7 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
     """The part of the layer norm: its steps, or a sentence that the model has none."""
     norm = document.norm
     if norm is None:
-        return remark(say(view, "There is no norm here; --layer-norm adds one."), view)
+        return remark("There is no norm here; --layer-norm adds one.", view)
     write = f"{{:.{view.precision}f}}".format
     first = norm.place == "attn.in"
     input_name = "x" if first else "x + O"
@@ -625,10 +616,8 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
         [values for _, values in rows],
         [name for name, _ in rows],
         view,
-        title=say(view, "layer norm" if norm.kind == "layer" else "RMS norm"),
-        note=say(
-            view, "of x, before the attention: this model norms first" if first else "of the sum, after the residual"
-        ),
+        title=("layer norm" if norm.kind == "layer" else "RMS norm"),
+        note=("of x, before the attention: this model norms first" if first else "of the sum, after the residual"),
     )
     norm_sentence = say(
         view,

@@ -130,7 +130,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     gap = " " if not all(len(text) == 1 for text in texts) else ""
     after = [texts[index] for index in document.order]
     lines = [
-        fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
+        fact(name, [label(gap.join(words), ascii=view.ascii)], view)
         for name, words in (
             (contextual("order of tokens", "from"), texts),
             (contextual("order of tokens", "to"), after),
@@ -152,8 +152,8 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         rows,
         view,
         align=["left", "left", "right"],
-        title=say(view, "does attention see the order of the tokens?"),
-        note=say(view, "the same tokens in another order; each token's output against its own"),
+        title="does attention see the order of the tokens?",
+        note="the same tokens in another order; each token's output against its own",
     )
     other_orders = dict.fromkeys(tuple(row.order) for row in document.order_rows if row.order != document.order)
     order_notes = [
@@ -264,7 +264,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         ],
         view,
         align=["left", "left", "right"],
-        title=say(view, "ways of telling positions"),
+        title="ways of telling positions",
     )
     weights = [way.weights for way in ways]
     rows = matrix(
@@ -274,18 +274,15 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         view,
         limits=(0.0, 1.0),
         title=say(view, "weights of {query} under each", query=query),
-        note=say(view, "the same seeded vectors, only the positions differ"),
+        note="the same seeded vectors, only the positions differ",
     )
     lead = stack(
         (
-            heading(say(view, "how attention learns where words stand"), "", view),
+            heading("how attention learns where words stand", "", view),
             remark(
-                say(
-                    view,
-                    "By itself attention sees a set of words, not a row of them: attn explain order "
-                    "measures that. Positions can enter in three places: added to the input, turning "
-                    "queries and keys, or added to the scores.",
-                ),
+                "By itself attention sees a set of words, not a row of them: attn explain order "
+                "measures that. Positions can enter in three places: added to the input, turning "
+                "queries and keys, or added to the scores.",
                 view,
                 style="",
             ),

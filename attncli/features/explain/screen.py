@@ -8,29 +8,14 @@ from functools import partial
 
 from msgspec import UNSET
 
-from attncli.draw.lines import (
-    FAINT,
-    Line,
-    Lines,
-    Piece,
-    clip_lines,
-    remark,
-    stack,
-    stack_spaced,
-)
+from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, remark, stack, stack_spaced
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import SHOWN, WHY, projection_table
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, LEADS, SHORT, Derivation
-from attncli.features.explain.document import (
-    AttentionTopic,
-    ExplainDocument,
-    Products,
-    Scores,
-    SoftmaxRow,
-)
+from attncli.features.explain.document import AttentionTopic, ExplainDocument, Products, Scores, SoftmaxRow
 from attncli.features.run.screen import shapes_part
 from attncli.language import message, say
 

@@ -22,12 +22,7 @@ from attncli.features.explain.document import MatrixSoftmaxTopic, ScalingTopic, 
 from attncli.language import contextual, message, plural, say
 
 if TYPE_CHECKING:
-    from attncli.features.explain.document import (
-        MatrixSoftmaxTopic,
-        MetricTopic,
-        ScalingTopic,
-        SoftmaxTopic,
-    )
+    from attncli.features.explain.document import MatrixSoftmaxTopic, MetricTopic, ScalingTopic, SoftmaxTopic
 
 
 # The last lines of the topics of `attn explain`: what their numbers say, in words. Each sentence has its rule.
@@ -291,20 +286,17 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         softmax_table_rows,
         view,
         align=["left", "right", "left", "right", "right"],
-        title=say(
-            view,
-            plural(
-                "what that does to a softmax over {count} key",
-                "what that does to a softmax over {count} keys",
-                count=document.keys,
-            ),
+        title=plural(
+            "what that does to a softmax over {count} key",
+            "what that does to a softmax over {count} keys",
+            count=document.keys,
         ),
         note=note,
         bars=2,
     )
     claim = stack(
         (
-            heading(say(view, "why scores are divided by √d_k"), "", view),
+            heading("why scores are divided by √d_k", "", view),
             remark(
                 say(
                     view,
@@ -331,21 +323,9 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {index}" for index in range(len(document.scores[0]) - len(texts))]
     sums = [float(value) for value in document.row_sums]
-    rows = matrix(
-        document.row_softmax,
-        texts,
-        keys,
-        view,
-        title=say(view, "by rows"),
-        note=say(view, "each query spreads 1 over the keys"),
-    )
+    rows = matrix(document.row_softmax, texts, keys, view, title="by rows", note="each query spreads 1 over the keys")
     whole = matrix(
-        document.whole,
-        texts,
-        keys,
-        view,
-        title=say(view, "over the whole matrix"),
-        note=say(view, "all queries together share 1"),
+        document.whole, texts, keys, view, title="over the whole matrix", note="all queries together share 1"
     )
     digits = adding_digits([(sums, sum(sums))], view.precision)
     cells = [
@@ -358,11 +338,11 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
         format_fixed(sum(sums), view.precision) + " " * (digits - view.precision),
     ]
     sum_table = ledger(
-        ["", say(view, "by rows"), say(view, "over the whole matrix")], cells, total, view, title=say(view, "row sum")
+        ["", say(view, "by rows"), say(view, "over the whole matrix")], cells, total, view, title="row sum"
     )
     return (
         header(document, view),
-        stack((heading(say(view, "softmax by rows, and over the whole matrix"), "", view), rows)),
+        stack((heading("softmax by rows, and over the whole matrix", "", view), rows)),
         whole,
         sum_table,
         matrix_answer(document, view),
@@ -409,7 +389,7 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
         (message("source"), document.source),
         (message("needs"), document.needs),
     )
-    parts = [fact(say(view, name), [value], view) for name, value in fields if value]
+    parts = [fact(name, [value], view) for name, value in fields if value]
     example = document.example
     texts = list(TOKENS[: len(example.weights)])
     visible_weights = [
@@ -417,11 +397,7 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
         for query, row in enumerate(example.weights)
     ]
     example_matrix = matrix(
-        visible_weights,
-        texts,
-        texts,
-        replace(view, precision=2),
-        title=say(view, "an example: a causal head of four tokens"),
+        visible_weights, texts, texts, replace(view, precision=2), title="an example: a causal head of four tokens"
     )
     values = [
         [say(view, "this head"), _value(example.value, view)],

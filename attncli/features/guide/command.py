@@ -16,7 +16,7 @@ from attncli.cli.option import DATA, DELIVERY, DRAWING, OUTPUT, meaning, only, o
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
-from attncli.language import listing, message, say
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.draw.lines import Line, Lines
@@ -157,15 +157,7 @@ def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lin
     yield Lines(tuple(rows))
 
 
-guide_app = command_app(
-    guide,
-    essentials=(
-        "--markdown",
-        "--pager",
-        "--lang",
-        "--color",
-    ),
-)
+guide_app = command_app(guide, essentials=("--markdown", "--pager", "--lang", "--color"))
 
 
 # The screen of bare `attn guide`: the pages by name.
@@ -179,7 +171,7 @@ def contents(titles: Mapping[str, str], view: View) -> Lines:
     rows = [[name, title] for name, title in titles.items()]
     return stack(
         (
-            table(["", ""], rows, view, title=say(view, "the guide")),
-            remark(say(view, "attn guide PAGE shows a page; --markdown prints it as it is written."), view),
+            table(["", ""], rows, view, title="the guide"),
+            remark("attn guide PAGE shows a page; --markdown prints it as it is written.", view),
         )
     )

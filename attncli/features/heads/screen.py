@@ -13,17 +13,7 @@ from msgspec.structs import replace
 
 from attncli.documents import LinkRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import (
-    BLANK,
-    Lines,
-    fit_to_view,
-    heading,
-    localize,
-    remark,
-    sentences,
-    stack,
-    stack_spaced,
-)
+from attncli.draw.lines import BLANK, Lines, fit_to_view, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import percent
 from attncli.draw.region_tables import has_regions, region_heads_part, region_heads_sentences, region_links_part
 from attncli.draw.safe import cells, spell
@@ -34,13 +24,7 @@ from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.across_screens import ACROSS, across_part, across_sentences
-from attncli.features.heads.document import (
-    DirectionToken,
-    HeadMetrics,
-    HeadsDocument,
-    MetricValue,
-    label_name,
-)
+from attncli.features.heads.document import DirectionToken, HeadMetrics, HeadsDocument, MetricValue, label_name
 from attncli.language import contextual, listing, message, plural, say, say_each, term
 
 WORDS_OF_AN_END, WORD_CELLS = 3, 14
@@ -353,8 +337,8 @@ def _layers_part(document: HeadsDocument, view: View) -> Lines:
         [[str(layer.layer), f"{layer.massive:,}"] for layer in document.layers],
         view,
         align=["right", "right"],
-        title=say(view, "massive activations"),
-        note=say(view, "numbers above 100 and 1,000 times the median among those that leave the layer"),
+        title="massive activations",
+        note="numbers above 100 and 1,000 times the median among those that leave the layer",
     )
 
 
@@ -486,11 +470,10 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
     has_special = any(token.special for token in document.tokens)
     tint = remark(
-        say(
-            view,
+        (
             "tint: words that get more weight than the average word, special tokens apart"
             if has_special
-            else "tint: words that get more than an even share of all weights",
+            else "tint: words that get more than an even share of all weights"
         )
         if shares
         else "",

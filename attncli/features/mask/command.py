@@ -35,8 +35,7 @@ def mask(
         ),
     ] = None,
     n: Annotated[
-        int | None,
-        redeclare(declarations.TOKEN_COUNT, help="Tokens: queries and keys. [default: 16, or a file's]"),
+        int | None, redeclare(declarations.TOKEN_COUNT, help="Tokens: queries and keys. [default: 16, or a file's]")
     ] = None,
     bias: Annotated[
         str | None,
@@ -132,16 +131,5 @@ def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: i
 
 
 mask_app = command_app(
-    mask,
-    essentials=(
-        "-n",
-        "--score-bias",
-        "--head",
-        "--figure",
-        "--html",
-        "--json",
-        "--brief",
-        "--full",
-        "--seed",
-    ),
+    mask, essentials=("-n", "--score-bias", "--head", "--figure", "--html", "--json", "--brief", "--full", "--seed")
 )

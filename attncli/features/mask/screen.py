@@ -46,7 +46,7 @@ def _title(document: MaskDocument, view: View) -> Lines:
     )
     specs = [part.spec for part in document.masks]
     return (
-        heading(title, "" if document.gallery else say(view, "rows: queries i, columns: keys j, both from 0"), view)
+        heading(title, "" if document.gallery else "rows: queries i, columns: keys j, both from 0", view)
         if specs
         else Lines()
     )
@@ -158,11 +158,8 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
             side_by_side(maps, view, shared_scale=False, scale="linear"),
             stack(meanings),
             remark(
-                say(
-                    view,
-                    "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as "
-                    "window:2,2|global:0. Files: .npy .npz .json .csv, 0 or false = hidden.",
-                ),
+                "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as "
+                "window:2,2|global:0. Files: .npy .npz .json .csv, 0 or false = hidden.",
                 view,
             ),
         )
@@ -188,8 +185,8 @@ def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
         rows,
         view,
         align=["left", *["right"] * 6],
-        title=say(view, "counts"),
-        note=say(view, plural("of {count:,} pair", "of {count:,} pairs", count=n * n)),
+        title="counts",
+        note=plural("of {count:,} pair", "of {count:,} pairs", count=n * n),
     )
 
 
@@ -229,8 +226,8 @@ def _bias(bias: BiasPart, view: View) -> Lines:
                     None,
                     close,
                     mark_max=False,
-                    title=say(view, "after the mask"),
-                    note=say(view, "rows: queries i, columns: keys j, both from 0"),
+                    title="after the mask",
+                    note="rows: queries i, columns: keys j, both from 0",
                 )
             )
         maps = [Map(say(view, "before the mask"), before), Map(say(view, "after the mask"), after)]
@@ -243,10 +240,7 @@ def _bias(bias: BiasPart, view: View) -> Lines:
         blocks.append(
             stack(
                 (
-                    remark(
-                        say(view, "What bias and mask do alone: the weights where all queries and keys are alike."),
-                        view,
-                    ),
+                    remark("What bias and mask do alone: the weights where all queries and keys are alike.", view),
                     side_by_side(maps, view),
                 )
             )
@@ -271,7 +265,7 @@ def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
                 ]
             )
             first = index + 1
-    return table(say_each(view, "layers", "mask", "position"), rows, view, title=say(view, "masks by layer"))
+    return table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.

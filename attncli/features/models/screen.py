@@ -151,7 +151,7 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
         view, "side", "layer", "weights", contextual("verify", "worst head"), "cross", "vectors", "relative"
     )
     align = ["left", *["right"] * (len(names) - 1)]
-    body = table(names, rows, view, align=align, title=say(view, "largest |difference| from transformers, float64"))
+    body = table(names, rows, view, align=align, title="largest |difference| from transformers, float64")
     verdict = say(view, "equal within the limits" if document.passed else "NOT equal within the limits")
     notes = [
         say(

@@ -32,8 +32,7 @@ class SeriesCheckpoint(Part, frozen=True, kw_only=True):
     digest: Annotated[str, describe("sha256 of its tensors, names, types, shapes and bytes.")]
     same_as: Annotated[str | None, describe("An earlier checkpoint whose tensors are the same, byte for byte.")]
     loss: Annotated[
-        float | None,
-        describe("The mean of −ln p of next tokens over the texts; null for a model that predicts none."),
+        float | None, describe("The mean of −ln p of next tokens over the texts; null for a model that predicts none.")
     ]
     heads: list[SeriesHead]
     maps: Annotated[

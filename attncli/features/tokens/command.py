@@ -59,14 +59,5 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
 
 
 tokens_app = command_app(
-    tokens,
-    essentials=(
-        "--model",
-        "--tokenizer",
-        "--file",
-        "--lines",
-        "--json",
-        "--plain",
-        "--full",
-    ),
+    tokens, essentials=("--model", "--tokenizer", "--file", "--lines", "--json", "--plain", "--full")
 )

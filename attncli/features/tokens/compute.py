@@ -30,11 +30,7 @@ class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
 
 
 def tokens(
-    text: str,
-    tokenizer: str | Tokenizer = "word",
-    *,
-    name: str = "",
-    tokens: Sequence[Token] | None = None,
+    text: str, tokenizer: str | Tokenizer = "word", *, name: str = "", tokens: Sequence[Token] | None = None
 ) -> TokensDocument:
     """Cut a text into tokens.
 

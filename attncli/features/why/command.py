@@ -13,13 +13,7 @@ from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOpti
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ANALYSIS, RUN, TEXT, meaning, option, redeclare, without
-from attncli.cli.output import (
-    PageOptions,
-    validate_options,
-    validate_page,
-    write_document_page,
-    write_with_figure,
-)
+from attncli.cli.output import PageOptions, validate_options, validate_page, write_document_page, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import choice
 
@@ -120,9 +114,7 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
     """Both ends of the link, and how it is split. Raises UsageError for options that contradict each other."""
     if link.start is None or link.end is None:
         raise UsageError(
-            "attn why needs two tokens",
-            expected="--from TOK and --to TOK",
-            hint="attn why TEXT --from it --to animal",
+            "attn why needs two tokens", expected="--from TOK and --to TOK", hint="attn why TEXT --from it --to animal"
         )
     split = next((name for name in SPLITS if name == link.by), None)
     if split is None:
@@ -134,16 +126,5 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
 
 why_app = command_app(
     why,
-    essentials=(
-        "--from",
-        "--to",
-        "--than",
-        "--by",
-        "--writes",
-        "--model",
-        "--head",
-        "--full",
-        "--json",
-        "--figure",
-    ),
+    essentials=("--from", "--to", "--than", "--by", "--writes", "--model", "--head", "--full", "--json", "--figure"),
 )

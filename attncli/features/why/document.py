@@ -67,10 +67,7 @@ class WhyPart(Part, frozen=True, kw_only=True):
             "Of a norm: where it sits. Of a bias in queries and keys: qk. Of a head: rest, for tokens not told alone."
         ),
     ]
-    source: Annotated[
-        Count | None,
-        describe("The token whose values a head carried; null for several of them."),
-    ]
+    source: Annotated[Count | None, describe("The token whose values a head carried; null for several of them.")]
     side: Annotated[Literal["both", "query", "key"], describe("Whose stream it is a part of.")]
     query_side: Annotated[float | None, describe("As part of the query, over all parts of the key.")]
     key_side: Annotated[float | None, describe("As part of the key, over all parts of the query.")]

@@ -296,7 +296,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
             sentence(words(text, keys, shares, frozenset()), view),
         ]
     if any(share >= LEAST for share in shares):
-        blocks.append(remark(say(view, "tint: how far above what its row expects the score of each word is"), view))
+        blocks.append(remark("tint: how far above what its row expects the score of each word is", view))
     matters = say(view, "Does it matter?  {command}", command=_next_command(document))
     return stack((*blocks, sentences([*why_sentences(document, view), matters], view)))
 
