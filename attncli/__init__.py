@@ -75,26 +75,12 @@ _HOMES = {
     "Zero": "attncli.mechanism.context",
     "ablate": "attncli.features.effects.compute",
     "attention": "attncli.mechanism.attention",
-    "cache": "attncli.features.cache.compute",
-    "compare": "attncli.features.compare.compute",
-    "cost": "attncli.features.cost.compute",
-    "cross": "attncli.features.cross.compute",
-    "explain": "attncli.features.explain.compute",
-    "find": "attncli.features.find.compute",
-    "generate": "attncli.features.generate.compute",
-    "heads": "attncli.features.heads.compute",
-    "learn": "attncli.features.learn.compute",
     "load": "attncli.models.load",
     "logits": "attncli.features.effects.compute",
-    "mask": "attncli.features.mask.compute",
     "patch": "attncli.features.effects.compute",
-    "run": "attncli.features.run.compute",
     "scan_corpus": "attncli.scan.corpus_scan",
-    "series": "attncli.features.series.compute",
-    "tensors": "attncli.features.tensors.compute",
-    "tokens": "attncli.features.tokens.compute",
-    "why": "attncli.features.why.compute",
 }
+"""Where names are that do not stand in `compute.py` of their own feature."""
 _MODULES = {"metrics": "attncli.metrics", "topics": "attncli.topics"}
 
 
@@ -103,11 +89,11 @@ if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
-        if name not in _HOMES and name not in _MODULES:
-            raise AttributeError(f"module 'attncli' has no attribute {name!r}")
         if name in _MODULES:
             return import_module(_MODULES[name])
-        public = getattr(import_module(_HOMES[name]), name)
+        if name not in __all__:
+            raise AttributeError(f"module 'attncli' has no attribute {name!r}")
+        public = getattr(import_module(_HOMES.get(name, f"attncli.features.{name}.compute")), name)
         trace = sys.modules.get("attncli.mechanism.trace")
         if trace is not None and not trace.VIEWS:
             trace.VIEWS.append(_views)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,3 +22,24 @@ def commands() -> tuple[tuple[str, Any], ...]:
         for name, command in made
         for part, inner in getattr(command, "commands", {"": command}).items()
     )
+
+
+def example(path: str) -> tuple[str, ...]:
+    """The words of the first example in the help of a command; samples are named by their whole path."""
+    name, *part = path.split()
+    command = typer.main.get_command(app_of(name))
+    inner = getattr(command, "commands", {"": command})
+    shown = inner[part[0]] if part else inner.get("text", command)
+    lines = (line.strip() for line in (shown.help or "").splitlines())
+    line = next(line for line in lines if f"{line} ".startswith(f"attn {path} "))
+    samples = str(Path(__file__).parents[1] / "sample_inputs")
+    return tuple(word.replace("sample_inputs", samples) for word in shlex.split(line)[1:])
+
+
+def examples(lines: Mapping[str, tuple[str, ...]], elsewhere: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    """The first example of each command that none of these lines tries: a new command is tried without being listed.
+
+    elsewhere: commands that are left out for a reason.
+    """
+    here = {word for line in lines.values() for word in line[:1]} | {name.split()[0] for name in elsewhere}
+    return {name: example(name) for name in COMMANDS if name not in here}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from contextlib import suppress
 from io import BytesIO, StringIO
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask
-from commands import commands
+from commands import commands, example
 from processes import attn, finish, start
 
 from attncli.cli import main
@@ -147,12 +148,20 @@ def test_help_lists_every_option() -> None:
     assert "--svg" not in ask("run", "--help").out
 
 
-SEVERAL: dict[str, int | str] = {
-    **dict.fromkeys(("ablate", "cache", "cost", "explore", "find", "heads", "logits", "patch", "why"), 8),
-    "explain multihead": 4,
-    "learn": "the task's",
-}
-"""Heads of seeded weights of the commands that have more than one of them."""
+UNSEEN = {"explore": 8, "logits": 8, "learn": "the task's"}
+"""Heads of seeded weights of the commands whose documents do not tell them."""
+WITHOUT = ("mask", "weights show", "weights convert", "weights init")
+"""Commands whose number of heads has no default."""
+
+
+def heads_of(path: str) -> int:
+    """How many heads the weights have with which a command shows its example, where none are asked for."""
+    line = " ".join(shlex.quote(word) for word in example(path))
+    document = ask(*shlex.split(re.sub(r" --(num-heads|model) \S+", "", line)), "--json").json
+    document = document.get("a", document)
+    heads = (document.get("model") or document)["heads"]
+    assert isinstance(heads, int)
+    return heads
 
 
 def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
@@ -163,8 +172,9 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         twice = [told for told in records if told.count("[default:") > 1]
         assert not twice, f"{path}: {twice}"
         told = {one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"}
-        if "--num-heads" in told and name not in ("learn", "mask", "weights show", "weights convert", "weights init"):
-            assert f"[default: {SEVERAL.get(name, 1)}]" in told["--num-heads"], path
+        if "--num-heads" in told and name not in WITHOUT:
+            heads = UNSEEN.get(name) or heads_of(name)
+            assert f"[default: {heads}]" in told["--num-heads"], path
         if "--show" in told and name != "view":
             assert re.search(r"--show PARTS [^\[]*\[", page), f"{path} does not say what --show takes"
     assert "[default: 512]" in ask("cost", "--help").out

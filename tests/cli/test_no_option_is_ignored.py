@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import typer
 from asking import ask
+from commands import examples
 from small_gpt2 import small_gpt2
 
 from attncli.cli.app import app_of
@@ -99,6 +100,12 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     ],
 }
 """Command lines to try each option on; one that it changes is enough."""
+ELSEWHERE = {"explore", "schema", "learn", "series", "scan"}
+"""Commands of which an option changes what takes long, or a screen of their own."""
+BASES |= {
+    name: [line, (*line, "--json"), (name,)]
+    for name, line in examples({name: lines[0] for name, lines in BASES.items()}, ELSEWHERE).items()
+}
 FORMS = {"json": About.JSON, "ndjson": About.JSON, "plain": About.PLAIN}
 """What is no screen, by the option that asks for it."""
 

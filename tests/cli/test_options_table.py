@@ -21,7 +21,9 @@ KINDS = {
 
 def test_the_table_of_options_is_the_one_that_was_looked_at():
     """`python tests/options_table.py` writes it; a new line in its difference is a new meaning of a spelling."""
-    assert options_table.GOLDEN.read_text("utf-8") == options_table.text()
+    assert options_table.GOLDEN.read_text("utf-8") == options_table.text(), (
+        "python tests/options_table.py writes it anew"
+    )
 
 
 def test_a_spelling_takes_one_kind_of_value():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from asking import ask
-from commands import commands
+from commands import commands, examples
 from processes import BUFFERINGS, attn, start
 from scanning import inside
 from small_gpt2 import small_gpt2
@@ -86,6 +86,7 @@ VALUES = {
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}
 ELSEWHERE = {"explore", "models verify", "scan start", "scan verify", "schema"}
 """Commands with a screen of their own, or with an answer that takes long and has no options that this is about."""
+BASES |= examples({**BASES, **LONG}, ELSEWHERE)
 NO_PAIR = {"help": "answered by Typer", "debug": "shows itself in errors alone", "step": "waits for a key",
            "browse": "opens a window"}  # fmt: skip
 FINE = {

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from asking import ask
+from commands import example
 from scanning import inside
 from small_gpt2 import small_gpt2
 
-from attncli.documents import KINDS
+from attncli.cli.app import COMMANDS
+from attncli.documents import KINDS, NAMES
 from attncli.documents.reading import document_of, topic_of
 from attncli.draw.safe import cells
 from attncli.errors import InputError
@@ -81,7 +83,9 @@ SAVED: dict[str, tuple[str, ...]] = {
     "scan_verify": ("scan", "verify", "{t}/scan"),
     "error": ("run", ""),
 }
-"""A command for each kind of document, and for each way in which one can lack what another holds."""
+"""A command for each kind of document, and for each way in which one can lack what another holds. Of a
+kind that is not listed, the first example of its command."""
+SAVED |= {name: example(name) for name in NAMES if name in COMMANDS and name not in SAVED}
 PAGED = {
     *("run", "run of a query", "run of a model", "heads", "heads without maps", "heads sorted", "find"),
     *("find with effects", "tensors", "cross", "compare", "logits", "patch"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask
-from commands import commands
+from commands import commands, examples
 from processes import BUFFERINGS, LIMIT, WAYS, Ended, Out, attn, finish, fork_each, start
 from scanning import inside
 from small_gpt2 import small_gpt2
@@ -74,6 +74,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bare": (),
     "--version": ("--version",),
 }
+COMMANDS |= examples(COMMANDS, elsewhere=("explore",))
 
 
 SLOW: dict[str, tuple[str, ...]] = {

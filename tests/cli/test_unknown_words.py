@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
-from commands import commands
+from commands import commands, examples
 
 import attncli
 from attncli.errors import InputError
@@ -54,6 +54,11 @@ OTHERS = {
         "it is about no text",
     ),
 }  # fmt: skip
+LINES |= {
+    name: (name, TEXT, *line[2:], *MODEL)
+    for name, line in examples(LINES, OTHERS).items()
+    if line[1:] and not line[1].startswith("-")
+}
 
 
 @pytest.fixture(scope="module")
