@@ -104,7 +104,7 @@ ELSEWHERE = {"explore", "schema", "learn", "series", "scan"}
 """Commands of which an option changes what takes long, or a screen of their own."""
 BASES |= {
     name: [line, (*line, "--json"), (name,)]
-    for name, line in examples({name: lines[0] for name, lines in BASES.items()}, ELSEWHERE).items()
+    for name, line in examples({name: lines[0] for name, lines in BASES.items()}, ELSEWHERE, TEXT).items()
 }
 FORMS = {"json": About.JSON, "ndjson": About.JSON, "plain": About.PLAIN}
 """What is no screen, by the option that asks for it."""
