@@ -67,6 +67,8 @@ class Store:
         head[:, PARTS["read"][0] : PARTS["read"][1]] = 10 * np.eye(LETTERS)
         self.outside = {"head.weight": head}
 
+    row_by_row = True
+
     def embed(self, backend, tokens):
         x = np.zeros((len(tokens), WIDTH))
         for row, token in enumerate(tokens):

@@ -7,7 +7,7 @@ Axes are counted from the end, so that any number of leading axes passes through
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
@@ -184,8 +184,9 @@ class Operations(Protocol[Kind]):
     def affine(self, x: Kind, weight: Kind, bias: Kind | None) -> Kind:
         """x·Wᵀ + b. x: [row, in]; weight: [out, in]; bias: [out]."""
 
-    def by_columns(self, weight: Kind) -> Kind:
-        """A weight [out, in] that lies in memory as repeated products want it, where the library is faster so."""
+    def multiplier(self, weight: Kind) -> Callable[[Kind, Kind | None], Kind] | None:
+        """`affine` of this weight [out, in], for many products: the weight is kept as the library multiplies fastest.
+        None where that is as it is."""
 
     def layer_norm(self, x: Kind, eps: float, weight: Kind | None, bias: Kind | None) -> Kind:
         """(x − mean) / √(variance + eps) · weight + bias over the last axis; weight and bias are [width]."""

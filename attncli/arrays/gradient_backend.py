@@ -360,8 +360,8 @@ class GradientBackend:
             return product
         return _computed(product, (x, lambda g: g @ matrix), (weight, lambda g: g.T @ rows), (bias, lambda g: g.sum(0)))
 
-    def by_columns(self, weight: AnyArray) -> AnyArray:
-        return weight
+    def multiplier(self, weight: AnyArray) -> None:
+        return None
 
     def layer_norm(self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None) -> AnyArray:
         """As declared. With y the normed rows and s their deviations, the gradient of x is (g − mean g − y·mean(g·y)) /

@@ -46,9 +46,12 @@ class CheckpointStore:
         self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
 
     def for_many(self) -> None:
-        """Prepare for many texts one after the other: rows of embedding tables are kept from now on, and matrices lie
-        in memory as products want them."""
+        """Prepare for many texts one after the other: rows of embedding tables are kept from now on."""
         self._tables = {}
+
+    @property
+    def row_by_row(self) -> bool:
+        return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         embedding = self.spec.embedding
@@ -138,10 +141,7 @@ class CheckpointStore:
 
     def _read(self, backend: Backend, bound: TensorBinding) -> dict[str, Array]:
         arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
-        by_role = {role: backend.array(part) for role, part in bound.parts(arrays).items()}
-        if self._tables is None:
-            return by_role
-        return {role: backend.by_columns(part) if part.ndim == 2 else part for role, part in by_role.items()}
+        return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
 
     def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
         name = self.binding.outer[role].tensors[0]
@@ -264,8 +264,12 @@ class CachedStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._layers: dict[tuple[int, str], dict[str, Array | None]] = {}
+        self._layers: dict[tuple[int, str], tuple[dict[str, Array | None], dict[str, Multiplier | None]]] = {}
         self._reading = Lock()
+
+    @property
+    def row_by_row(self) -> bool:
+        return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         with self._reading:
@@ -278,23 +282,54 @@ class CachedStore:
         """Nothing is read ahead: what is held is not read again."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        arrays = self._layers.setdefault((index, backend.dtype), {})
-        weights = self._store.layer(backend, index)
-
-        def role(name: str) -> Array | None:
-            if name not in arrays:
-                with self._reading:
-                    if name not in arrays:  # another thread may have read it meanwhile
-                        arrays[name] = weights(name)
-            return arrays[name]
-
-        return role
+        arrays, multipliers = self._layers.setdefault((index, backend.dtype), ({}, {}))
+        return _CachedWeights(self._store.layer(backend, index), arrays, multipliers, self._reading)
 
     def outer(self, backend: Backend) -> Weights:
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
         return self._store.bytes_read()
+
+
+Multiplier = Callable[[Array, Array | None], Array]
+
+
+class _CachedWeights(ReadWeights):
+    """The weights of one layer, each read once: as an array, or as what multiplies by it, as it is asked for."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        arrays: dict[str, Array | None],
+        multipliers: dict[str, Multiplier | None],
+        reading: Lock,
+    ) -> None:
+        self._weights, self._arrays, self._multipliers, self._reading = weights, arrays, multipliers, reading
+
+    def __call__(self, role: str, /) -> Array | None:
+        if role not in self._arrays:
+            with self._reading:
+                if role not in self._arrays:  # another thread may have read it meanwhile
+                    self._arrays[role] = self._weights(role)
+        return self._arrays[role]
+
+    def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        bias = self(f"{name}.bias")
+        if name not in self._multipliers:
+            with self._reading:
+                if name not in self._multipliers:
+                    self._multipliers[name] = self._multiplier(f"{name}.weight", backend)
+        multiply = self._multipliers[name]
+        flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
+        return None if multiply is None else multiply(flat, bias)
+
+    def _multiplier(self, role: str, backend: Backend) -> Multiplier | None:
+        weight = self._arrays[role] if role in self._arrays else self._weights(role)
+        multiply = None if weight is None else backend.multiplier(weight)
+        if multiply is None:
+            self._arrays[role] = weight
+        return multiply
 
 
 TYPICAL_TOKENS = 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
 from attncli.models.estimate import compute_dtype
-from attncli.models.run import LONG, Store, rows_for, run_layers
+from attncli.models.run import LONG, Store, embed_texts, rows_for, run_layers
 from attncli.models.text_trace import TextTrace
 
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
@@ -497,7 +498,10 @@ def run_batch(
     lengths = [len(tokens) for tokens in texts]
     _check(spec, len(set(lengths)) > 1)
     longest = max(lengths)
-    hidden = backend.concat([_pad(backend, store.embed(backend, tokens), longest) for tokens in texts], 0)
+    vectors = embed_texts(store, backend, texts)
+    hidden = backend.full((len(texts), longest, vectors.shape[-1]), 0.0, backend.dtype_of(vectors))
+    for entry, stop in enumerate(accumulate(lengths)):
+        hidden[entry, : lengths[entry]] = vectors[stop - lengths[entry] : stop]
     ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
     context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions)
     yield from run_layers(spec, store, backend, hidden, context, layers)
@@ -553,15 +557,6 @@ def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
         before=trace.before[None],
         leaving=Later(lambda: leaving()[None]),
     )
-
-
-def _pad(backend: Backend, hidden: Array, longest: int) -> Array:
-    """[token, width] as [1, longest, width], filled with 0."""
-    missing = longest - hidden.shape[0]
-    rows = (
-        [hidden] if missing == 0 else [hidden, backend.full((missing, hidden.shape[1]), 0.0, backend.dtype_of(hidden))]
-    )
-    return backend.concat(rows, 0).reshape((1, longest, hidden.shape[1]))
 
 
 def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:

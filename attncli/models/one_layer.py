@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Struct, field
@@ -351,6 +351,8 @@ class OneLayerStore(Struct, frozen=True, eq=False):
     seed: int
     embedding: np.ndarray[Any, Any] | None = None
     vocabulary: Vocabulary | None = None
+
+    row_by_row: ClassVar[bool] = False
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         exact = numpy_backend("float64")

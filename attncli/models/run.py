@@ -37,6 +37,10 @@ class EmbeddingVectors(NamedTuple):
 class Store(Protocol):
     """Where a model's weights come from, read by role, one layer at a time."""
 
+    @property
+    def row_by_row(self) -> bool:
+        """Whether a token's vector depends on itself and its `index` alone, so that `embed` takes several texts'."""
+
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
 
@@ -170,6 +174,10 @@ class ProgressStore:
         self._store, self._progress = store, progress
         self._stop = 0
 
+    @property
+    def row_by_row(self) -> bool:
+        return self._store.row_by_row
+
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self._store.embed(backend, tokens)
 
@@ -193,6 +201,13 @@ class ProgressStore:
 
 
 # The vectors that enter layer 0: where each token stands, added to what it is.
+
+
+def embed_texts(store: Store, backend: Backend, texts: Sequence[Sequence[Token]]) -> Array:
+    """The vectors that enter layer 0 of several texts, one text after the other, [token, width]."""
+    if store.row_by_row:
+        return store.embed(backend, [token for tokens in texts for token in tokens])
+    return backend.concat([store.embed(backend, tokens) for tokens in texts], 0)
 
 
 def parts_through_norm(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -360,6 +360,8 @@ class TransformersStore:
         self.family = family
         self.size = size
         self._read = 0
+
+    row_by_row: ClassVar[bool] = False
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         raise self._refusal()

@@ -48,7 +48,7 @@ from attncli.mechanism.spec import HeadSelection, Norm, Place, Spec
 from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
-from attncli.models.run import Store, rows_for, run_layers
+from attncli.models.run import Store, embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import ShardLinks, choosing_rows
 from attncli.scan.intake import Record, read_duplicates, text_hash
@@ -239,21 +239,14 @@ class Layers:
     ) -> Iterator[LayerTrace]:
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
-        hidden = self._embed(texts)
+        vectors = embed_texts(self.store, self.backend, texts)
+        hidden = vectors.reshape((len(texts), count, vectors.shape[-1]))
         for trace in run_layers(self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks))):
             if not self.spec.blocks[trace.layer].instead:
                 if self._on_trace is not None:
                     self._on_trace(trace)
                 yield trace
             self._between()
-
-    def _embed(self, texts: Sequence[Sequence[Token]]) -> Array:
-        """The vectors that enter layer 0, [text, token, width]."""
-        if self.spec.embedding.padding is None:  # each token's vector depends on itself and its position alone
-            vectors = self.store.embed(self.backend, [token for tokens in texts for token in tokens])
-        else:
-            vectors = self.backend.concat([self.store.embed(self.backend, tokens) for tokens in texts], 0)
-        return vectors.reshape((len(texts), len(texts[0]), vectors.shape[-1]))
 
     def _length(self, mask: Mask, count: int) -> LengthTally:
         """A length's coefficients under a mask, held until texts of another length come: a shard's go up."""

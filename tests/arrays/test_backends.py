@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from attncli.arrays import torch_backend
 from attncli.arrays.backend import DTYPES, Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
@@ -142,9 +143,30 @@ def test_affine_and_layer_norm_are_their_formulas(kind):
         assert np.allclose(plain, (row - mean) / spread, atol=1e-13)
         assert np.allclose(found, (row - mean) / spread * scale + shift, atol=1e-13)
     assert np.array_equal(backend.numpy(held[0]), x)
-    columns = backend.by_columns(held[1])
-    assert np.array_equal(backend.numpy(columns), weight)
-    assert np.allclose(backend.numpy(backend.affine(held[0], columns, held[2])), loops + bias, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("packs", [True, False])
+def test_what_multiplies_by_a_weight_is_the_affine_step(dtype, packs, monkeypatch):
+    if packs and not torch_backend._packs():
+        pytest.skip("this torch has no weights in an order of their own")
+    monkeypatch.setattr(torch_backend, "_packs", lambda: packs)
+    random, torch = np.random.default_rng(6), of("torch", dtype)
+    x, weight, bias = random.normal(size=(70, 96)), random.normal(size=(40, 96)), random.normal(size=40)
+    rows, added = torch.array(x.astype(dtype)), torch.array(bias.astype(dtype))
+    multiply = torch.multiplier(torch.array(weight.astype(dtype)))
+    results = torch.numpy(multiply(rows, added))
+    near = 2e-5 if dtype == "float32" else 1e-13
+    assert np.abs(results - (x @ weight.T + bias)).max() < near
+    assert np.abs(torch.numpy(multiply(rows, None)) - x @ weight.T).max() < near
+    apart = torch.array(np.repeat(x.astype(dtype), 2, 1))[:, ::2]  # does not lie in memory row by row
+    assert np.abs(torch.numpy(multiply(apart, added)) - (x @ weight.T + bias)).max() < near
+    for first, last in ((0, 8), (3, 20), (30, 70)) if packs and dtype == "float32" else ():
+        assert np.array_equal(torch.numpy(multiply(rows[first:last], added)), results[first:last])
+    assert multiply(rows[:0], added).shape == (0, 40)
+    assert np.isnan(torch.numpy(multiply(rows * math.nan, added))).all()
+    assert torch.multiplier(torch.cast(rows, "bfloat16")) is None
+    assert of("numpy").multiplier(weight) is None
 
 
 def test_an_activation_in_one_step_is_the_one_in_many():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from msgspec import Struct
@@ -51,6 +51,8 @@ class RoleStore:
         if embedding.norm is None:
             return x
         return normalise(backend, embedding.norm, x, outer("embed.norm.weight"), outer("embed.norm.bias"))
+
+    row_by_row: ClassVar[bool] = False
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self.vectors(backend, np.asarray([token.id for token in tokens]))
