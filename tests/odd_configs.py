@@ -86,7 +86,7 @@ def sizes_of(family: str, draw: Random) -> Sizes:
 EVEN = frozenset({
     "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text",
     "bamba", "falcon_h1", "glm", "glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granitemoehybrid", "lfm2", "lfm2_moe", "granite", "granitemoe", "gte", "hunyuan_v1_dense", "hunyuan_v1_moe", "jina_embeddings_v3", "llama",
-    "llama4_text", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "nemotron", "nomic_bert", "olmo", "olmo2", "olmo3",
+    "llama4_text", "minimax", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "nemotron", "nomic_bert", "olmo", "olmo2", "olmo3",
     "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5gemma",
     "whisper", "xlnet",
 })  # fmt: skip
@@ -303,6 +303,13 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "ssm_multipliers": [draw.choice((1.0, 0.6)) for _ in range(5)],
         }
         return {**own, "mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4)), "mamba_chunk_size": 4}
+    if family == "minimax":
+        kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
+        places = [
+            f"{place}_{side}_factor" for place in ("full_attn", "linear_attn", "mlp") for side in ("alpha", "beta")
+        ]
+        own = {place: draw.choice((1, 0.6, 1.7)) for place in places}
+        return {**own, "layer_types": [*kinds, "full_attention"], "block_size": draw.choice((1, 3, 50))}
     if family == "nemotron_h":
         heads = draw.choice((1, 2, 4))
         kinds = [draw.choice(("full_attention", "linear_attention", "mlp", "moe")) for _ in range(3)]

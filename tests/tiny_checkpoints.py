@@ -327,6 +327,13 @@ CASES: dict[str, Case] = {
         "AutoModelForCausalLM",
     ),
     "falcon_h1 by silence": Case("falcon_h1", {**PLAIN, **FALCON_H1, "num_hidden_layers": 2, "mamba_conv_bias": False, "ssm_multipliers": [1.0, 2.0, 1.0, 1.0, 1.0]}),
+    "minimax": Case(
+        "minimax",
+        {**LLAMA, **rope("default"), "layer_types": ["linear_attention", "full_attention", "linear_attention"], "num_local_experts": 5,
+         "num_experts_per_tok": 2, "block_size": 4, "full_attn_alpha_factor": 1.7, "full_attn_beta_factor": 0.6, "linear_attn_alpha_factor": 1.4,
+         "linear_attn_beta_factor": 0.8, "mlp_alpha_factor": 1.3, "mlp_beta_factor": 0.9},
+        "AutoModelForCausalLM",
+    ),
     "nemotron_h": Case(
         "nemotron_h",
         {**NEMOTRON_H, "layers_block_type": ["linear_attention", "full_attention", "moe", "mlp", "full_attention"], "n_group": 2, "topk_group": 1,

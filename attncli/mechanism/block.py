@@ -33,6 +33,7 @@ def run_block(
 
     block_input = hidden
     entering = apply_norm("attn.in", hidden)
+    hidden = entering if block.normed else hidden
     mixed = None if block.mixer is None else _mix(backend, block.mixer, weights, entering, context, layer)
     if block.instead:
         stages, empty = _without_heads(backend, block.attention, entering, context, layer)
@@ -45,6 +46,9 @@ def run_block(
         out = out if mixed is None else out + mixed
     if context.asking is not None:
         hidden, entering = hidden[..., context.asking, :], entering[..., context.asking, :]
+    before = (
+        hidden if not block.normed else block_input if context.asking is None else block_input[..., context.asking, :]
+    )
     cross = None
     if block.parallel and block.mlp is not None:
 
@@ -96,7 +100,7 @@ def run_block(
     leaving = Later(compute_output)
     if context.on_activation is not None:
         leaving()
-    return LayerTrace(layer, stages, empty, hidden, leaving, cross=cross)
+    return LayerTrace(layer, stages, empty, before, leaving, cross=cross)
 
 
 def _itself(array: Array) -> Array:

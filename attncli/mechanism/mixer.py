@@ -15,7 +15,17 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import activate, linear, normalise
-from attncli.mechanism.spec import Activation, DeltaRule, Mixer, Norm, SelectiveScan, ShortConvolution, StateSpace
+from attncli.mechanism.spec import (
+    Activation,
+    DeltaRule,
+    LinearAttention,
+    Mixer,
+    Norm,
+    Recurrence,
+    SelectiveScan,
+    ShortConvolution,
+    StateSpace,
+)
 
 STRAIGHT = 20.0
 """From here on softplus is the number itself, as PyTorch has it."""
@@ -34,6 +44,8 @@ def mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array) -> Array:
             mixed = _run_selective_scan(backend, mixer, weights, x)
         case DeltaRule():
             mixed = _run_delta_rule(backend, mixer, weights, x)
+        case LinearAttention():
+            mixed = _run_linear_attention(backend, mixer, weights, x)
         case _:
             assert_never(mixer)
     return linear(backend, weights, "mixer.output", backend.cast(mixed, backend.dtype_of(x)))
@@ -93,18 +105,17 @@ class _Recurrence(NamedTuple):
 
 def has_implicit_weights(mixer: Mixer | None) -> bool:
     """Whether a mixer's heads each have one number for each pair of tokens."""
-    return isinstance(mixer, DeltaRule | StateSpace)
+    return isinstance(mixer, Recurrence)
 
 
-def implicit_weights(
-    backend: Backend, mixer: DeltaRule | StateSpace, weights: Weights, x: Array
-) -> tuple[Array, Array]:
+def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: Array) -> tuple[Array, Array]:
     """The weights that a recurrence amounts to, [..., head, query, key], and its values, [..., head, key, v_dim].
 
     What leaves the recurrence of a head, before norm and gate, is linear in its values: O = A·V, where the column of A
     for a token is what leaves for the value 1 of that token and 0 of all others. With Γ_ij = exp(rate·Σ step) over the
     tokens after j up to i, and A_ij = 0 for j > i, a state space has A_ij = (q_i·k_j)·Γ_ij·step_j, and its straight
-    part on the diagonal; the gated delta rule A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β).
+    part on the diagonal; lightning attention the same with steps of 1; the gated delta rule
+    A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β).
     There is no softmax: a weight may be negative, and a row's sum is anything.
 
     Args:
@@ -116,6 +127,8 @@ def implicit_weights(
             parts = _state_space(backend, mixer, weights, x)
         case DeltaRule():
             parts = _delta_rule(backend, mixer, weights, x)
+        case LinearAttention():
+            parts = _linear_attention(backend, mixer, weights, x)
         case _:
             assert_never(mixer)
     count, axes = parts.v.shape[-3], list(range(parts.v.ndim))
@@ -203,6 +216,28 @@ def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Arra
     parts = _delta_rule(backend, spec, weights, x)
     output = normalise(backend, spec.norm, parts.output(backend), weights("mixer.norm.weight"), None)
     return output.reshape(parts.gate.shape) * activate(backend, "silu", parts.gate)
+
+
+def _linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array) -> _Recurrence:
+    q, k, v = (
+        _by_head(
+            activate(backend, spec.activation, _widen(backend, linear(backend, weights, f"mixer.{name}", x))),
+            spec.heads,
+        )
+        for name in "qkv"
+    )
+    gate = _widen(backend, linear(backend, weights, "mixer.gate", x))
+    slopes = spec.share * 2.0 ** (-8.0 / spec.heads * np.arange(1, spec.heads + 1))
+    rate = backend.cast(backend.array(-slopes[:, None, None]), backend.dtype_of(v))
+    step = backend.full(tuple(v.shape[:-1]), 1.0, backend.dtype_of(v))
+    return _Recurrence(rate, step, k, v, q, None, gate, None)
+
+
+def _run_linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array) -> Array:
+    parts = _linear_attention(backend, spec, weights, x)
+    output = parts.output(backend).reshape(parts.gate.shape)
+    output = normalise(backend, spec.norm, output, weights("mixer.norm.weight"), None)
+    return output * _sigmoid(backend, parts.gate)
 
 
 def _role(backend: Backend, weights: Weights, name: str) -> Array:

@@ -399,8 +399,31 @@ class DeltaRule(Struct, frozen=True):
         return self.heads * self.key_dim * self.v_dim
 
 
-Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule
+class LinearAttention(Struct, frozen=True):
+    """Lightning attention: `heads` states of `dim` × `dim` numbers to which each token adds v·kᵀ, and which head h of H
+    lets fade by exp(−share·2^(−8h/H)) a token, h from 1. Source: Qin et al., Lightning attention 2, 2024.
+
+    activation: of queries, keys and values. norm: of what leaves all heads, before the gate.
+    """
+
+    name: ClassVar[str] = "lightning attention"
+    heads: int
+    dim: int
+    share: float
+    activation: Activation
+    norm: Norm
+
+    @property
+    def cells(self) -> int:
+        """Numbers of state that each token goes through."""
+        return self.heads * self.dim * self.dim
+
+
+Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule | LinearAttention
 """What mixes tokens without weights to show."""
+
+Recurrence: TypeAlias = StateSpace | DeltaRule | LinearAttention
+"""Those whose heads each have one number for each pair of tokens: implicit weights."""
 
 
 Place: TypeAlias = Literal[
@@ -419,6 +442,7 @@ class Block(Struct, frozen=True):
     mixer: what mixes tokens besides the attention, or in its place; None for nothing. instead: what the layer does in
     place of attention, in words; "" where it attends. `attention` then has no heads, and says nothing else.
     factors: what weights and biases are multiplied with as they are read, by role; 1 for those that are not there.
+    normed: whether branches are added to what the norm before attention gives, not to what enters the layer (MiniMax).
     """
 
     attention: Attention
@@ -432,6 +456,7 @@ class Block(Struct, frozen=True):
     mixer: Mixer | None = None
     instead: str = ""
     factors: Mapping[str, float] = field(default_factory=dict)
+    normed: bool = False
 
     def mixing(self, mixer: Mixer) -> Block:
         """The layer with this in place of its attention."""
@@ -584,7 +609,7 @@ class Spec(Struct, frozen=True):
                     "layer {layer} attends to nothing: it is {instead}",
                     expected="one of the layers that attend: {every}",
                     hint=message("attn run --show implicit shows what such a recurrence amounts to")
-                    if isinstance(self.blocks[layer].mixer, DeltaRule | StateSpace)
+                    if isinstance(self.blocks[layer].mixer, Recurrence)
                     else "",
                     layer=layer,
                     instead=term(self.blocks[layer].instead),

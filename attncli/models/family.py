@@ -25,6 +25,7 @@ from attncli.mechanism.spec import (
     Disentangled,
     Experts,
     Latent,
+    LinearAttention,
     Mixer,
     Mlp,
     RelativeBuckets,
@@ -265,6 +266,10 @@ def _mixer(mixer: Mixer, width: int) -> Iterator[Role]:
             yield Role("mixer.conv.weight", (2 * keys + inner, 1, kernel))
             yield from (Role(f"mixer.{name}", (heads,)) for name in ("decay", "step"))
             yield Role("mixer.norm.weight", (v_dim,))
+        case LinearAttention(heads, dim):
+            inner = heads * dim
+            yield from (Role(f"mixer.{name}.weight", (inner, width)) for name in ("q", "k", "v", "gate"))
+            yield Role("mixer.norm.weight", (inner,))
         case _:
             assert_never(mixer)
     yield Role("mixer.output.weight", (width, inner))
@@ -597,8 +602,8 @@ class _Binder:
 
     def _groups(self, roles: tuple[Role, ...]) -> int:
         mixer = next((block.mixer for block in self.spec.blocks if block.mixer is not None), None)
-        if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule):
-            return mixer.key_heads
+        if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
+            return mixer.key_heads if isinstance(mixer, DeltaRule) else mixer.heads
         attention = self.spec.blocks[0].attention
         return min(role.shape[0] for role in roles) // attention.head_dim
 

@@ -129,7 +129,8 @@ def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str,
         elif block.parallel and block.mlp is not None:
             places = []
         else:
-            places = ["attn.sum", "cross.sum", "mlp.sum"]
+            places = ["attn.in"] if block.normed else []
+            places += ["attn.sum", "cross.sum", "mlp.sum"]
         yield from ((index, place, block.norms[place]) for place in places if place in block.norms)  # type: ignore[index]
         if index < layer and block.convolution is not None:
             yield index, "conv.norm", block.convolution.norm
@@ -378,7 +379,7 @@ class _LayerWriter:
         """Keep what is needed of it: of a norm only what it divides by."""
         if what in ("mlp", "conv", "mixer"):
             self._branch_outputs[what] = known_numbers(self._backend, array)
-        elif not what.endswith(".in"):  # the others are on the way of the stream or of a branch
+        elif not what.endswith(".in") or self._passes(what):  # on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
             self._deviations[what] = deviation(norm, known_numbers(self._backend, array))
@@ -388,6 +389,8 @@ class _LayerWriter:
         if not self._taps:
             return
         backend, block = self._backend, self._block
+        if kind == "self" and self._passes("attn.in"):
+            self._pass_norm("attn.in", weights)
         if kind == "self" and block.mixer is not None:
             for tap in self._taps:
                 part = StreamPart("mixer", self._layer)
@@ -437,6 +440,10 @@ class _LayerWriter:
             for tap in self._taps:
                 tap.add(StreamPart("convolution", self._layer), self._branch_outputs["conv"], tap.map)
             self._pass_norm("conv.norm", weights)
+
+    def _passes(self, place: str) -> bool:
+        """Whether the stream itself passes the norm before the attention."""
+        return self._block.normed and place == "attn.in"
 
     @property
     def _is_parallel(self) -> bool:

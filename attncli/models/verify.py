@@ -146,6 +146,9 @@ def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
 def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
     """Each layer's weights by query and key."""
     near = _arrays(out[f"{side}attentions"])
+    kinds = getattr(model.config, "layer_types", None) or ()
+    if len(near) == len(kinds) and "linear_attention" in kinds:  # MiniMax gives the states of those layers, too
+        return tuple(array for array, kind in zip(near, kinds, strict=True) if kind != "linear_attention")
     if not by_distance(model):
         return near
     apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
@@ -286,6 +289,12 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
             fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
         for name in buffers:
             setattr(module, name, fresh[name].float())
+    if hasattr(module, "get_slope_rate"):  # how fast MiniMax's linear attention fades, perhaps rounded in the file
+        places = torch.arange(1, module.num_attention_heads + 1).double()
+        share = 1 - module.layer_idx / (module.num_hidden_layers - 1 + 1e-5) + 1e-5
+        module.slope_rate = (2.0 ** (-8.0 / module.num_attention_heads * places) * share)[:, None, None]
+        tables = module.decay_factors(module.slope_rate)
+        module.query_decay, module.key_decay, module.diagonal_decay = tables
     if hasattr(module, "relative_positional_encoding"):  # XLNet's sinusoids of distances
         sinusoids = module.relative_positional_encoding
 

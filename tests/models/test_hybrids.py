@@ -16,7 +16,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.arrays.backend import numpy_backend
 from attncli.features.run.compute import run
-from attncli.mechanism.mixer import implicit_weights, recur
+from attncli.mechanism.mixer import has_implicit_weights, implicit_weights, recur
 from attncli.models.verify import running
 
 
@@ -50,16 +50,19 @@ def test_what_they_add_is_counted(folder: str) -> None:
     assert "mixers" in ask("logits", "--model", folder, "--ids", "7 3 50").out
 
 
-@pytest.mark.parametrize("name", ["qwen3_next", "qwen3_5_text", "bamba", "granitemoehybrid"])
+@pytest.mark.parametrize(
+    "name", ["qwen3_next", "qwen3_5_text", "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "minimax"]
+)
 def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str, tmp_path: Path) -> None:
     """Of transformers' own layers in float64, where their norm takes it over."""
     made, ids, theirs = make(CASES[name], tmp_path), [7, 3, 50, 11, 28, 5], {}
     model = attncli.load(made, note=None, dtype="float64")
-    layers = [layer for layer, block in enumerate(model.spec.blocks) if block.instead]
+    layers = [layer for layer, block in enumerate(model.spec.blocks) if has_implicit_weights(block.mixer)]
     with running(made, both=False) as hf_model:
         for layer in layers:
-            mixer = hf_model.layers[layer]
-            norm = (mixer.linear_attn if hasattr(mixer, "linear_attn") else mixer.mamba).norm
+            norms = dict(hf_model.layers[layer].named_modules())
+            places = [f"{part}.norm" for part in ("linear_attn", "mamba", "mixer", "self_attn")]
+            norm = next(norms[place] for place in places if place in norms)
 
             def take(module: object, given: tuple[torch.Tensor, ...], layer: int = layer) -> None:
                 theirs[layer] = given[0].numpy().copy()

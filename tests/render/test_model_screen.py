@@ -30,6 +30,7 @@ TURNED: list[spec.Block | spec.Head] = [
     ),
     *(replace(BASE, **told) for told in ({"branch_scale": 0.7}, {"parallel": True}, {"residual": False})),
     replace(BASE, factors={"attn.o.weight": 0.7}),
+    replace(BASE, normed=True),
     replace(BASE, mlp=replace(BASE.mlp, bounded=spec.Bounded(7.0, 1.7))),
     replace(BASE, mlp=EXPERTS),
     *(

@@ -291,6 +291,8 @@ def _layer(
             stream.add(part, vector * block.branch_scale)
         stream.by_entry.extend(vectors * block.branch_scale for vectors in branch.by_entry)
 
+    if block.normed:
+        through("attn.in", stream)
     attention = _Stream() if block.instead else _heads(text, weights, trace, "self", position, chosen)
     if not block.instead:
         through("attn.out", attention)

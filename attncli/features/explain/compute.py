@@ -641,7 +641,9 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         for name, array in trace.stages.items()
         if name in ("hidden", "sum", "norm")
     }
-    x, after = np.asarray(model.backend.numpy(trace.before), np.float64)[query], stages["sum"][query]
+    normed = model.spec.blocks[layer].normed
+    entering = stages["hidden"] if normed else np.asarray(model.backend.numpy(trace.before), np.float64)
+    x, after = entering[query], stages["sum"][query]
     norm = _norm(model, layer, block.norms, x, after)
     apart = 0.0
     if norm is not None:

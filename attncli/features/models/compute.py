@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.documents import Count, Document, Part, Size, describe
@@ -18,7 +19,7 @@ from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find
 from attncli.inputs.packed_checkpoint import METHODS
 from attncli.language import message
 from attncli.mechanism.mask import describe_mask, spec_text
-from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.spec import Attention, Block, LinearAttention, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
 from attncli.models.families import ARCHITECTURES, BY_TRANSFORMERS, FOUR_BIT_EXPERTS, MODEL_TYPES, WITH_EXPERTS
@@ -328,7 +329,17 @@ class DeltaRulePart(Part, tag_field="kind", tag="deltarule", frozen=True, kw_onl
     norm: NormPart
 
 
-MixerPart = ShortConvolutionPart | StateSpacePart | SelectiveScanPart | DeltaRulePart
+class LinearAttentionPart(Part, tag_field="kind", tag="linearattention", frozen=True, kw_only=True):
+    """Lightning attention: states that fade by a fixed number a token."""
+
+    heads: Size
+    dim: Size
+    share: Annotated[float, describe("Head h of H fades by exp(−share·2^(−8h/H)) a token; of the first layer.")]
+    activation: Activation
+    norm: NormPart
+
+
+MixerPart = ShortConvolutionPart | StateSpacePart | SelectiveScanPart | DeltaRulePart | LinearAttentionPart
 
 
 class RoutingPart(Part, tag_field="kind", tag="routing", frozen=True, kw_only=True):
@@ -425,6 +436,7 @@ class LayerGroup(Part, frozen=True, kw_only=True):
     norms: Annotated[dict[Place, NormPart], describe("Normalizations by place.")]
     parallel: Annotated[bool, describe("Whether attention and feed-forward read the same input.")]
     residual: bool
+    normed: Annotated[bool, describe("Whether branches are added to what the norm before attention gives.")]
     branch_scale: Annotated[float, describe("What is multiplied with what attention and feed-forward add.")]
     convolution: Annotated[
         Size | None, describe("How many tokens the convolution beside the layer spans; null for none.")
@@ -600,12 +612,18 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
     layer_groups: list[tuple[list[int], Block]] = []
     for layer, block in enumerate(blocks):
         for layers, group_block in layer_groups:
-            if group_block == block:
+            if group_block == block or _fading(group_block) == _fading(block) is not None:
                 layers.append(layer)
                 break
         else:
             layer_groups.append(([layer], block))
     return layer_groups
+
+
+def _fading(block: Block) -> Block | None:
+    """A layer of lightning attention but for how fast it fades, which is another number in each; None for others."""
+    mixer = block.mixer
+    return replace(block, mixer=replace(mixer, share=1.0)) if isinstance(mixer, LinearAttention) else None
 
 
 def side_of(spec: Spec) -> ModelSide:
@@ -632,6 +650,7 @@ def _group(layers: list[int], block: Block) -> LayerGroup:
         norms={place: convert(_plain(norm), NormPart) for place, norm in block.norms.items()},
         parallel=block.parallel,
         residual=block.residual,
+        normed=block.normed,
         branch_scale=block.branch_scale,
         convolution=None if block.convolution is None else block.convolution.kernel,
         instead=block.instead,

@@ -30,6 +30,7 @@ from attncli.features.models.compute import (
     LatentPart,
     LayerDifference,
     LayerGroup,
+    LinearAttentionPart,
     MixerPart,
     MlpPart,
     ModelDocument,
@@ -327,6 +328,7 @@ def _group(group: LayerGroup, view: View) -> Lines:
     norms = [listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()]
     shape = [message("attention and feed-forward side by side")] if group.parallel else []
     shape += [] if group.residual else [message("no residual")]
+    shape += [message("branches are added to what the norm before attention gives")] if group.normed else []
     shape += (
         [message("each branch times {branch_scale}", branch_scale=brief(group.branch_scale))]
         if group.branch_scale != 1
@@ -458,18 +460,21 @@ def _latent(latent: LatentPart) -> str:
 
 
 def _mixer(mixer: MixerPart) -> list[Message]:
-    kernel = message("convolution over {kernel} tokens", kernel=mixer.kernel)
+    factors: list[Message] = []
     match mixer:
         case ShortConvolutionPart():
             return [message("short convolution over {kernel} tokens, gated", kernel=mixer.kernel)]
+        case LinearAttentionPart():
+            heads, dim = mixer.heads, mixer.dim
+            return [message("lightning attention: {heads} states of {dim} × {dim}, gated", heads=heads, dim=dim)]
         case StateSpacePart():
             states = message(
                 "Mamba 2: {heads} states of {head_dim} × {state}",
                 heads=mixer.heads, head_dim=mixer.head_dim, state=mixer.state,
             )  # fmt: skip
             if mixer.factors is not None:
-                factors = listing(map(brief, mixer.factors))
-                return [states, kernel, message("gate, values, k, q and steps times {factors}", factors=factors)]
+                numbers = listing(map(brief, mixer.factors))
+                factors = [message("gate, values, k, q and steps times {factors}", factors=numbers)]
         case SelectiveScanPart():
             states = message("Mamba: {inner} states of {state}", inner=mixer.inner, state=mixer.state)
         case DeltaRulePart():
@@ -479,7 +484,7 @@ def _mixer(mixer: MixerPart) -> list[Message]:
             )  # fmt: skip
         case _:
             assert_never(mixer)
-    return [states, kernel]
+    return [states, message("convolution over {kernel} tokens", kernel=mixer.kernel), *factors]
 
 
 def _temperature(grows: TemperaturePart) -> str:

@@ -40,7 +40,7 @@ from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import listing, message
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
-from attncli.mechanism.spec import ADDED, Attention, DeltaRule, Spec, StateSpace
+from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.estimate import CostEstimate, StoredSizes, estimate
@@ -603,7 +603,7 @@ def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -
             "none of these layers has implicit weights",
             expected=message("one of the layers {layers}", layers=listing(map(str, layers_with)))
             if layers_with
-            else message("a model with the gated delta rule or Mamba 2"),
+            else message("a model with the gated delta rule, Mamba 2 or lightning attention"),
         )
     return sorted(set(layers_with) & set(numbers))
 
@@ -616,7 +616,7 @@ def implicit_numbers(spec: Spec, layers: Sequence[int], heads: Selection, count:
 def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
     """The heads of a recurrence that a selection has."""
     mixer = spec.blocks[layer].mixer
-    assert isinstance(mixer, DeltaRule | StateSpace)
+    assert isinstance(mixer, Recurrence)
     return [head for head in numbers_of(heads, mixer.heads) if head < mixer.heads]
 
 
@@ -629,7 +629,7 @@ def implicit_layers(
     parts = []
     for trace in model.trace(tokens, layers=layers, keep=(), idle=True):
         mixer = model.spec.blocks[trace.layer].mixer
-        assert isinstance(mixer, DeltaRule | StateSpace)
+        assert isinstance(mixer, Recurrence)
         weights = model.store.layer(model.backend, trace.layer)
         matrices, _ = implicit_weights(model.backend, mixer, weights, trace.stages["hidden"])
         rows = slice(None) if query is None else slice(query, query + 1)
