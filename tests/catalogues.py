@@ -62,7 +62,7 @@ WORDS = (
     "sinusoidal positions", "halves positions", "timescales positions", "vocabulary", "width", "words", "yes",
     "answer", "row scale", "log scale", "signed scale", "feed-forward", "prompt", "parameters", "head dims",
     "aliases", "duplicate", "induction", "short convolution", "gated delta rule", "Mamba", "Mamba 2",
-    "lightning attention", "feed-forward part alone", "experts alone",
+    "lightning attention", "Kimi delta attention", "feed-forward part alone", "experts alone",
     "instead", "beside it",
     "No such file or directory", "Permission denied", "Is a directory", "Not a directory",
     "No space left on device", "File exists",

@@ -19,12 +19,14 @@ import numpy as np
 import torch
 
 PROJECTION = re.compile(
-    r"(?:^|\.)(?:attention\.output\.dense|(?:self_attn|encoder_attn|attn|attention)\.out_proj|self_attn\.(?:o_proj|dense)"
+    r"(?:^|\.)(?:attention\.output\.dense|(?:self_attn|encoder_attn|attn|attention)\.out_proj|(?:self_attn|mixer)\.(?:o_proj|dense)"
     r"|attn\.c_proj|(?:attention|self_attention)\.dense|(?:SelfAttention|EncDecAttention)\.o|attention\.out_lin|attn\.Wo"
     r"|attention\.attn\.o|cross_attn\.o_proj|encoder\.layers\.\d+\.self_attn\.output|rel_attn)$"
 )
 """How the families call the projection that heads are written through; XLNet's is no module of its own, so there it is
 the attention, of which `rel_attn_core` gives what enters the projection."""
+WITHOUT_SOFTMAX = ("slope_rate", "forget_gate")
+"""What modules have that are called as attentions are, and are recurrences."""
 CROSS = re.compile(r"EncDecAttention|encoder_attn|cross_attn")
 
 
@@ -44,7 +46,13 @@ def projections(model: Any, run: Callable[[], Any], *, side: str = "") -> dict[t
     side: "encoder" or "decoder" of a model of two.
     """
     used: list[tuple[str, Any]] = []
-    named = [(name, module) for name, module in model.named_modules() if PROJECTION.search(name)]
+    modules = dict(model.named_modules())
+    named = [
+        (name, module)
+        for name, module in modules.items()
+        if PROJECTION.search(name)
+        and not any(hasattr(modules[name.rpartition(".")[0]], part) for part in WITHOUT_SOFTMAX)
+    ]
     handles = [
         module.register_forward_pre_hook(lambda module, args, name=name: used.append((name, module)))
         for name, module in named

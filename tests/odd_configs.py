@@ -303,6 +303,29 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "ssm_multipliers": [draw.choice((1.0, 0.6)) for _ in range(5)],
         }
         return {**own, "mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4)), "mamba_chunk_size": 4}
+    if family == "kimi_linear":
+        kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
+        own = {"layer_types": [*kinds, "full_attention"], "num_key_value_heads": config["num_attention_heads"]}
+        own |= {
+            "linear_head_dim": draw.choice((2, 3)),
+            "linear_num_heads": draw.choice((1, 2, 4)),
+            "num_expert_group": draw.choice((1, 3)),
+        }
+        own |= {
+            "kv_lora_rank": 8,
+            "qk_nope_head_dim": draw.choice((1, 4)),
+            "v_head_dim": draw.choice((1, 3)),
+            "qk_rope_head_dim": 2,
+        }
+        parts = [draw.choice(("dense", "sparse")) for _ in range(config["num_hidden_layers"])]
+        return {
+            **own,
+            "topk_group": 1,
+            "num_experts": 6,
+            "num_experts_per_token": draw.choice((1, 2)),
+            "mlp_layer_types": parts,
+            "linear_conv_kernel_dim": draw.choice((1, 3, 4)),
+        }
     if family == "minimax":
         kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
         places = [

@@ -17,6 +17,7 @@ from tiny_sizes import (
     DELTA,
     FALCON_H1,
     GPT2,
+    KIMI,
     LATENT,
     LAYER_NORM,
     LLAMA,
@@ -327,6 +328,11 @@ CASES: dict[str, Case] = {
         "AutoModelForCausalLM",
     ),
     "falcon_h1 by silence": Case("falcon_h1", {**PLAIN, **FALCON_H1, "num_hidden_layers": 2, "mamba_conv_bias": False, "ssm_multipliers": [1.0, 2.0, 1.0, 1.0, 1.0]}),
+    "kimi_linear": Case(
+        "kimi_linear",
+        {**KIMI, "layer_types": ["linear_attention", "full_attention", "linear_attention"], "n_group": 2, "topk_group": 1, "linear_conv_kernel_dim": 3},
+        "AutoModelForCausalLM",
+    ),
     "minimax": Case(
         "minimax",
         {**LLAMA, **rope("default"), "layer_types": ["linear_attention", "full_attention", "linear_attention"], "num_local_experts": 5,

@@ -75,6 +75,10 @@ LATENT = {
     "n_routed_experts": 6, "n_shared_experts": 2, "kv_lora_rank": 14, "q_lora_rank": 11, "qk_nope_head_dim": 4, "qk_rope_head_dim": 6,
     "v_head_dim": 7,
 }  # fmt: skip
+KIMI = {
+    **{key: value for key, value in LATENT.items() if key != "n_routed_experts"}, "q_lora_rank": None, "num_local_experts": 6,
+    "linear_head_dim": 5, "linear_num_heads": 4, "num_experts_per_tok": 2, "routed_scaling_factor": 1.7,
+}  # fmt: skip
 LLAMA4 = {
     **LLAMA, "num_hidden_layers": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 97.0}, "intermediate_size_mlp": 29,
     "num_local_experts": 5, "attention_chunk_size": 5, "floor_scale": 3, "attn_scale": 0.8,

@@ -18,6 +18,7 @@ from attncli.mechanism.feed_forward import activate, linear, normalise
 from attncli.mechanism.spec import (
     Activation,
     DeltaRule,
+    KimiDelta,
     LinearAttention,
     Mixer,
     Norm,
@@ -44,6 +45,8 @@ def mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array) -> Array:
             mixed = _run_selective_scan(backend, mixer, weights, x)
         case DeltaRule():
             mixed = _run_delta_rule(backend, mixer, weights, x)
+        case KimiDelta():
+            mixed = _run_kimi_delta(backend, mixer, weights, x)
         case LinearAttention():
             mixed = _run_linear_attention(backend, mixer, weights, x)
         case _:
@@ -61,7 +64,7 @@ def recur(
 
     Args:
         rate: How fast a state fades, at most 0: [head, v_dim or 1, k_dim or 1].
-        step: How far each token moves it, at least 0: [..., token, head].
+        step: How far each token moves it, at least 0: [..., token, head], or [..., token, head, k_dim] for each entry.
         k: Where a token writes, [..., token, head, k_dim].
         v: What it writes, u_t, [..., token, head, v_dim].
         q: What it reads, [..., token, head, k_dim].
@@ -71,7 +74,8 @@ def recur(
     outputs = []
     for token in range(v.shape[-3]):
         where = k[..., token, :, :]
-        state = state * backend.exp(rate * step[..., token, :, None, None])
+        far = step[..., token, :, None, None] if step.ndim < k.ndim else step[..., token, :, None, :]
+        state = state * backend.exp(rate * far)
         added_values = v[..., token, :, :]
         if strength is not None:
             added_values = (added_values - backend.matmul(state, where[..., None])[..., 0]) * strength[
@@ -115,7 +119,8 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
     for a token is what leaves for the value 1 of that token and 0 of all others. With Γ_ij = exp(rate·Σ step) over the
     tokens after j up to i, and A_ij = 0 for j > i, a state space has A_ij = (q_i·k_j)·Γ_ij·step_j, and its straight
     part on the diagonal; lightning attention the same with steps of 1; the gated delta rule
-    A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β).
+    A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β). Where each entry of a key fades by its own
+    number, (q_i ⊙ Γ_ij)·k_j and (k_i ⊙ Γ_ij)·k_j stand for the products with Γ_ij.
     There is no softmax: a weight may be negative, and a row's sum is anything.
 
     Args:
@@ -127,6 +132,8 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
             parts = _state_space(backend, mixer, weights, x)
         case DeltaRule():
             parts = _delta_rule(backend, mixer, weights, x)
+        case KimiDelta():
+            parts = _kimi_delta(backend, mixer, weights, x)
         case LinearAttention():
             parts = _linear_attention(backend, mixer, weights, x)
         case _:
@@ -218,6 +225,37 @@ def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Arra
     return output.reshape(parts.gate.shape) * activate(backend, "silu", parts.gate)
 
 
+def _kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array) -> _Recurrence:
+    q, k, v = (
+        _by_head(
+            _convolve(
+                backend,
+                weights,
+                _widen(backend, linear(backend, weights, f"mixer.{name}", x)),
+                spec.activation,
+                f"mixer.{name}_conv",
+            ),
+            spec.heads,
+        )
+        for name in "qkv"
+    )
+    time, gate = (
+        _widen(backend, linear(backend, weights, f"mixer.{name}", linear(backend, weights, f"mixer.{name}_down", x)))
+        for name in ("time", "gate")
+    )
+    strength = _sigmoid(backend, _widen(backend, linear(backend, weights, "mixer.strength", x)))
+    rate = -backend.exp(_role(backend, weights, "mixer.decay")).reshape((spec.heads, 1, 1))
+    step = _by_head(_softplus(backend, time + _role(backend, weights, "mixer.step")), spec.heads)
+    q = _unit(backend, q) * spec.dim**-0.5
+    return _Recurrence(rate, step, _unit(backend, k), v, q, strength, gate, None)
+
+
+def _run_kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array) -> Array:
+    parts = _kimi_delta(backend, spec, weights, x)
+    output = normalise(backend, spec.norm, parts.output(backend), weights("mixer.norm.weight"), None)
+    return output.reshape(parts.gate.shape) * _sigmoid(backend, parts.gate)
+
+
 def _linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array) -> _Recurrence:
     q, k, v = (
         _by_head(
@@ -253,10 +291,12 @@ def _widen(backend: Backend, array: Array) -> Array:
     return backend.cast(array, "float32") if backend.dtype_of(array) in LOW_PRECISION else array
 
 
-def _convolve(backend: Backend, weights: Weights, x: Array, activation: Activation | None) -> Array:
-    """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the text. The role `mixer.conv`
-    is [width, 1, kernel], the last weight for the token itself."""
-    matrix, bias = _role(backend, weights, "mixer.conv.weight"), weights("mixer.conv.bias")
+def _convolve(
+    backend: Backend, weights: Weights, x: Array, activation: Activation | None, role: str = "mixer.conv"
+) -> Array:
+    """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the text. The role is [width, 1,
+    kernel], the last weight for the token itself."""
+    matrix, bias = _role(backend, weights, f"{role}.weight"), weights(f"{role}.bias")
     count, kernel = x.shape[-2], matrix.shape[-1]
     before = backend.full((*x.shape[:-2], kernel - 1, x.shape[-1]), 0.0, backend.dtype_of(x))
     whole = backend.concat([before, x], -2)

@@ -419,10 +419,30 @@ class LinearAttention(Struct, frozen=True):
         return self.heads * self.dim * self.dim
 
 
-Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule | LinearAttention
+class KimiDelta(Struct, frozen=True):
+    """The gated delta rule with a rate for each entry of a key: `heads` states of `dim` × `dim` numbers.
+
+    Steps and gates come from vectors of `dim` entries. norm: of what leaves each head, before the gate, a sigmoid.
+    Source: Kimi Team, Kimi Linear, 2025.
+    """
+
+    name: ClassVar[str] = "Kimi delta attention"
+    heads: int
+    dim: int
+    kernel: int
+    activation: Activation
+    norm: Norm
+
+    @property
+    def cells(self) -> int:
+        """Numbers of state that each token goes through."""
+        return self.heads * self.dim * self.dim
+
+
+Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule | LinearAttention | KimiDelta
 """What mixes tokens without weights to show."""
 
-Recurrence: TypeAlias = StateSpace | DeltaRule | LinearAttention
+Recurrence: TypeAlias = StateSpace | DeltaRule | LinearAttention | KimiDelta
 """Those whose heads each have one number for each pair of tokens: implicit weights."""
 
 

@@ -43,7 +43,7 @@ two threads have two or three."""
 MATRICES = frozenset(
     (
         *("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v"),
-        *("input", "select", "time", "strength", "output"),
+        *("input", "select", "time", "strength", "output", "time_down", "gate_down", "into", "out"),
     )
 )
 """The roles that every token is multiplied with."""

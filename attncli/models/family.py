@@ -24,6 +24,7 @@ from attncli.mechanism.spec import (
     DeltaRule,
     Disentangled,
     Experts,
+    KimiDelta,
     Latent,
     LinearAttention,
     Mixer,
@@ -266,6 +267,18 @@ def _mixer(mixer: Mixer, width: int) -> Iterator[Role]:
             yield Role("mixer.conv.weight", (2 * keys + inner, 1, kernel))
             yield from (Role(f"mixer.{name}", (heads,)) for name in ("decay", "step"))
             yield Role("mixer.norm.weight", (v_dim,))
+        case KimiDelta(heads, dim, kernel):
+            inner = heads * dim
+            for name in ("q", "k", "v"):
+                yield Role(f"mixer.{name}.weight", (inner, width))
+                yield Role(f"mixer.{name}_conv.weight", (inner, 1, kernel))
+            for name in ("time", "gate"):
+                yield Role(f"mixer.{name}_down.weight", (dim, width))
+                yield Role(f"mixer.{name}.weight", (inner, dim))
+            yield Role("mixer.strength.weight", (heads, width))
+            yield Role("mixer.decay", (1, 1, heads, 1))
+            yield Role("mixer.step", (inner,))
+            yield Role("mixer.norm.weight", (dim,))
         case LinearAttention(heads, dim):
             inner = heads * dim
             yield from (Role(f"mixer.{name}.weight", (inner, width)) for name in ("q", "k", "v", "gate"))

@@ -51,7 +51,8 @@ def test_what_they_add_is_counted(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["qwen3_next", "qwen3_5_text", "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "minimax"]
+    "name",
+    ["qwen3_next", "qwen3_5_text", "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "minimax", "kimi_linear"],
 )
 def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str, tmp_path: Path) -> None:
     """Of transformers' own layers in float64, where their norm takes it over."""
@@ -62,7 +63,7 @@ def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str,
         for layer in layers:
             norms = dict(hf_model.layers[layer].named_modules())
             places = [f"{part}.norm" for part in ("linear_attn", "mamba", "mixer", "self_attn")]
-            norm = next(norms[place] for place in places if place in norms)
+            norm = next(norms[place] for place in (*places, "self_attn.o_norm") if place in norms)
 
             def take(module: object, given: tuple[torch.Tensor, ...], layer: int = layer) -> None:
                 theirs[layer] = given[0].numpy().copy()

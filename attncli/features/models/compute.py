@@ -329,6 +329,16 @@ class DeltaRulePart(Part, tag_field="kind", tag="deltarule", frozen=True, kw_onl
     norm: NormPart
 
 
+class KimiDeltaPart(Part, tag_field="kind", tag="kimidelta", frozen=True, kw_only=True):
+    """Kimi delta attention: the gated delta rule with a rate for each entry of a key."""
+
+    heads: Size
+    dim: Size
+    kernel: Size
+    activation: Activation
+    norm: NormPart
+
+
 class LinearAttentionPart(Part, tag_field="kind", tag="linearattention", frozen=True, kw_only=True):
     """Lightning attention: states that fade by a fixed number a token."""
 
@@ -339,7 +349,9 @@ class LinearAttentionPart(Part, tag_field="kind", tag="linearattention", frozen=
     norm: NormPart
 
 
-MixerPart = ShortConvolutionPart | StateSpacePart | SelectiveScanPart | DeltaRulePart | LinearAttentionPart
+MixerPart = (
+    ShortConvolutionPart | StateSpacePart | SelectiveScanPart | DeltaRulePart | KimiDeltaPart | LinearAttentionPart
+)
 
 
 class RoutingPart(Part, tag_field="kind", tag="routing", frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from attncli.features.models.compute import (
     FirstBlockAgainPart,
     Float32Distance,
     HeadPart,
+    KimiDeltaPart,
     LatentPart,
     LayerDifference,
     LayerGroup,
@@ -464,6 +465,9 @@ def _mixer(mixer: MixerPart) -> list[Message]:
     match mixer:
         case ShortConvolutionPart():
             return [message("short convolution over {kernel} tokens, gated", kernel=mixer.kernel)]
+        case KimiDeltaPart():
+            heads, dim = mixer.heads, mixer.dim
+            states = message("Kimi delta attention: {heads} states of {dim} × {dim}", heads=heads, dim=dim)
         case LinearAttentionPart():
             heads, dim = mixer.heads, mixer.dim
             return [message("lightning attention: {heads} states of {dim} × {dim}, gated", heads=heads, dim=dim)]

@@ -88,7 +88,6 @@ WITH_WINDOWS = {"olmo2": "olmo3"}
 BY_TRANSFORMERS = {
     "gemma3n_text": message("several vectors a token between layers, shared keys"),
     "gemma4_text": message("layers share keys and have token vectors of their own"),
-    "kimi_linear": message("its delta rule fades each entry by its own"),
     "zamba2": message("attention reads the embeddings beside its layer's input"),
 }
 """Families of today without a file here, which transformers runs, and what stands in the way."""

@@ -76,7 +76,7 @@ def experts(
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     inner = config.whole("moe_intermediate_size", default=width)
     total = config.whole("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
-    best = config.whole("num_experts_per_tok", default=per_token, most=total)
+    best = config.whole("num_experts_per_tok", "num_experts_per_token", default=per_token, most=total)
     groups, within = routing.groups, routing.groups_chosen
     if total % groups or best > total // groups * min(within, groups):
         raise InputError(
@@ -94,7 +94,9 @@ def experts(
         inner,
         activation,
         renormalise=renormalise,
-        shared=Mlp(config.whole("n_shared_experts", default=shared_count) * inner, activation, gated=True),
+        shared=Mlp(
+            config.whole("n_shared_experts", "num_shared_experts", default=shared_count) * inner, activation, gated=True
+        ),
         routing=routing,
     )
 

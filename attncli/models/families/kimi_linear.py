@@ -1,0 +1,130 @@
+"""Kimi Linear: the delta rule with states that fade entry by entry in most layers, latent attention without positions
+in the others, and DeepSeek's experts. Source: Kimi Team, 2025."""
+
+from __future__ import annotations
+
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, KimiDelta, Latent, Norm, Routing, Spec
+from attncli.models.config import ACTIVATIONS, GLOBAL, Config
+from attncli.models.families import deepseek_v2, llama, mixtral, qwen3_next
+from attncli.models.family import Family, Names, Source
+
+LINEAR = qwen3_next.LINEAR
+KINDS = {"sparse": True, "dense": False}
+"""Whether a type of feed-forward part has experts."""
+
+MIXER: dict[str, Source] = {
+    **{f"mixer.{name}": f"self_attn.{name}_proj" for name in "qkv"},
+    **{f"mixer.{name}_conv": f"self_attn.{name}_conv1d" for name in "qkv"},
+    "mixer.time_down": "self_attn.f_a_proj",
+    "mixer.time": "self_attn.f_b_proj",
+    "mixer.step": "self_attn.dt_bias",
+    "mixer.decay": "self_attn.A_log",
+    "mixer.strength": "self_attn.b_proj",
+    "mixer.gate_down": "self_attn.g_a_proj",
+    "mixer.gate": "self_attn.g_b_proj",
+    "mixer.norm": "self_attn.o_norm",
+    "mixer.output": "self_attn.o_proj",
+}
+
+
+def _names() -> Names:
+    """The parts of the feed-forward have one prefix, or, as first published, another."""
+    parts = {name: f"{name}_proj" for name in ("gate", "up", "down")}
+    return deepseek_v2.NAMES.with_roles(
+        {
+            **mixtral.NAMES.inside,
+            **{key: source for key, source in deepseek_v2.NAMES.inside.items() if key.startswith("attn.")},
+            **MIXER,
+            **{f"mlp.{name}": f"mlp.{part}|block_sparse_moe.{part}" for name, part in parts.items()},
+            **{f"shared.{name}": f"block_sparse_moe.shared_experts.{part}" for name, part in parts.items()},
+            "experts.correction": "block_sparse_moe.gate.e_score_correction_bias",
+        },
+        without=(*mixtral.NAMES.inside, *deepseek_v2.NAMES.inside),
+    )
+
+
+NAMES = _names()
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Kimi Linear."""
+    layers, nested = llama.depth(config), config.under("linear_attn_config") or Config({}, config.where)
+    content, straight = config.whole("qk_nope_head_dim", default=128), config.whole("qk_rope_head_dim", default=64)
+    heads = config.whole("num_attention_heads", most=2**16)
+    if (config.optional("num_key_value_heads", default=32) or heads) != heads:
+        raise config.refuse("num_key_value_heads", f"{heads}")
+    attention = Attention(
+        heads,
+        heads,
+        content + straight,
+        config.optional("v_head_dim", default=128) or content,
+        scale=(content + straight) ** -0.5,
+        mask=Causal(),
+        latent=Latent(
+            config.optional("q_lora_rank"), config.whole("kv_lora_rank", default=512), Norm("rms", 1e-6), straight
+        ),
+    )
+    norm = llama.rms(config, default=1e-5)
+    mixer = KimiDelta(
+        nested.whole("num_heads", default=config.whole("linear_num_heads", default=32, most=2**16), most=2**16),
+        nested.whole("head_dim", default=config.whole("linear_head_dim", default=128, most=2**16), most=2**16),
+        nested.whole(
+            "short_conv_kernel_size", default=config.whole("linear_conv_kernel_dim", default=4, most=2**10), most=2**10
+        ),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        norm,
+    )
+    routing = Routing(
+        "sigmoid",
+        config.number("routed_scaling_factor", default=2.446),
+        config.whole("num_expert_group", "n_group", default=1),
+        config.whole("topk_group", default=1),
+        2,
+        corrected=True,
+        slack=1e-20,
+    )
+    mixture = deepseek_v2.experts(
+        config,
+        routing,
+        count=256,
+        shared_count=1,
+        width=1024,
+        renormalise=config.flag("moe_renormalize", "norm_topk_prob", default=True),
+        per_token=8,
+    )
+    dense = llama.gated_mlp(config, default=9216)
+    blocks: list[Block] = []
+    for kind, has_experts in zip(_kinds(config, nested, layers), _mixtures(config, layers), strict=True):
+        block = Block(attention, mixture if has_experts else dense, {"attn.in": norm, "mlp.in": norm})
+        blocks.append(block if kind == GLOBAL else block.mixing(mixer))
+    for idle in (*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope"):
+        config.get(idle)
+    biases = ("attn.q_down", "attn.kv_down", "attn.o") if config.flag("attention_bias", default=False) else ()
+    return llama.decoder(config, "kimi_linear", blocks, final=norm, biases=biases)
+
+
+def _kinds(config: Config, nested: Config, count: int) -> list[str]:
+    """The type of each layer: listed, or by the numbers of those that attend, from 1, or every fourth but the first."""
+    kinds = config.list_of("layer_types", kind=str, count=count)
+    attending, others = nested.list_of("full_attn_layers", kind=int), nested.list_of("kda_layers", kind=int)
+    if kinds is None and attending is not None and others is not None:
+        kinds = [GLOBAL if layer + 1 in attending else LINEAR for layer in range(count)]
+    kinds = [LINEAR if not layer or layer % 4 else GLOBAL for layer in range(count)] if kinds is None else kinds
+    if not set(kinds) <= {LINEAR, GLOBAL}:
+        raise config.refuse("layer_types", f"{GLOBAL}, {LINEAR}")
+    return kinds
+
+
+def _mixtures(config: Config, count: int) -> list[bool]:
+    """Which layers have experts."""
+    kinds = config.list_of("mlp_layer_types", kind=str, count=count)
+    first = config.whole("first_k_dense_replace", default=1, least=0)
+    if kinds is None:
+        return [layer >= first for layer in range(count)]
+    if not set(kinds) <= set(KINDS):
+        raise config.refuse("mlp_layer_types", ", ".join(KINDS))
+    return [KINDS[kind] for kind in kinds]
+
+
+FAMILIES = {"kimi_linear": Family(spec, NAMES)}
