@@ -8,6 +8,7 @@ share: a command takes those it needs, and `option.flat` spreads them out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -39,109 +40,92 @@ from attncli.language import languages
 
 LAYER_WEIGHTS, CHECKPOINT_ALONE = RUN | About.ONE_LAYER, RUN | About.CHECKPOINT
 AFTER_HEADS = LAYER_WEIGHTS | About.AFTER_HEADS
+
+# Options that stand on the help page in one place and change one thing.
+delivery_option = partial(option, panel=OUTPUT, about=DELIVERY)
+text_option = partial(option, panel=TEXT, about=RUN)
+subject_option = partial(option, panel=SUBJECT, about=RUN)
+checkpoint_option = partial(option, panel=MODEL, about=CHECKPOINT_ALONE)
+analysis_option = partial(option, panel=ANALYSIS, about=RUN)
+weights_option = partial(option, panel=MODEL, about=LAYER_WEIGHTS)
+weights_number = partial(number, panel=MODEL, about=LAYER_WEIGHTS)
+attention_option = partial(option, panel=ATTENTION, about=RUN)
+attention_number = partial(number, panel=ATTENTION, about=RUN)
+compute_option = partial(option, panel=COMPUTE, about=RUN)
+after_heads_option = partial(option, panel=MODEL, about=AFTER_HEADS)
+screen_option = partial(option, panel=OUTPUT, about=SCREEN)
+drawing_option = partial(option, panel=OUTPUT, about=DRAWING)
+
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 TEXT_ARGUMENT = typer.Argument(
     help="The text; - for standard input; none for a sample sentence.", show_default=False, metavar="TEXT"
 )
-FILE = option(
-    "--file", "-f", help="Read the text from a file; - is standard input.", panel=TEXT, about=RUN, metavar="FILE"
-)
-LINES = option("--lines", help="Every line is a text of its own.", panel=TEXT, about=RUN)
-CHAT = option(
+FILE = text_option("--file", "-f", help="Read the text from a file; - is standard input.", metavar="FILE")
+LINES = text_option("--lines", help="Every line is a text of its own.")
+CHAT = text_option(
     "--chat",
     help="Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard input.",
-    panel=TEXT,
-    about=RUN,
     metavar="FILE",
 )
 CHATS = redeclare(
     CHAT, help="Messages as JSON in the checkpoint's chat template, as a text; again for a second; - is standard input."
 )
-CHAT_TEMPLATE = option(
-    "--chat-template",
-    help="With --chat: a Jinja template in place of the checkpoint's.",
-    panel=TEXT,
-    about=RUN,
-    metavar="FILE",
-    rare=True,
+CHAT_TEMPLATE = text_option(
+    "--chat-template", help="With --chat: a Jinja template in place of the checkpoint's.", metavar="FILE", rare=True
 )
-GENERATION_PROMPT = option(
+GENERATION_PROMPT = text_option(
     "--generation-prompt/--no-generation-prompt",
     help="With --chat: end where the assistant's answer begins. [default: yes]",
-    panel=TEXT,
-    about=RUN,
     rare=True,
 )
-IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, about=RUN, metavar="IDS")
-REGION = option(
+IDS = text_option("--ids", help='Token ids in place of a text: "1 5 7".', metavar="IDS")
+REGION = text_option(
     "--region",
     help="A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B, tokens:A-B, json:$.KEY. Repeatable.",
-    panel=TEXT,
-    about=RUN,
     metavar="NAME=SPEC",
 )
-REGIONS = option("--regions", help="The same from a JSON object.", panel=TEXT, about=RUN, metavar="FILE", rare=True)
-TOKENIZER = option(
+REGIONS = text_option("--regions", help="The same from a JSON object.", metavar="FILE", rare=True)
+TOKENIZER = text_option(
     "--tokenizer",
     help="word, whitespace, char, byte, or a tokenizer.json. [default: word]",
-    panel=TEXT,
-    about=RUN,
     metavar="NAME|PATH",
     complete=completion.tokenizers,
 )
-WORDS = option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT, about=RUN)
+WORDS = text_option("--words", help="Merge the pieces of a word: sum to it, mean from it.")
 
-QUERY = option(
-    "--query",
-    help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
-    panel=SUBJECT,
-    about=RUN,
-    metavar="TOK",
+QUERY = subject_option(
+    "--query", help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", metavar="TOK"
 )
-FROM = option(
-    "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=SUBJECT, about=RUN, metavar="TOK"
-)
-TO = option("--to", help="The token that is looked at.", panel=SUBJECT, about=RUN, metavar="TOK")
-SPLIT = option(
+FROM = subject_option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", metavar="TOK")
+TO = subject_option("--to", help="The token that is looked at.", metavar="TOK")
+SPLIT = analysis_option(
     "--by",
     help="Split by part of the stream, by token as well, by rotary frequency, or by entry of q and k.",
-    panel=ANALYSIS,
-    about=RUN,
     metavar="part|token|frequency|dimension",
     complete=completion.words("part", "token", "frequency", "dimension"),
 )
-CROSS = option(
-    "--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=SUBJECT, about=RUN
-)
-TARGET = option(
+CROSS = subject_option("--cross", help="The link is to the text that --source gives: --to is a token of that.")
+TARGET = subject_option(
     "--target",
     help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
-    panel=SUBJECT,
-    about=RUN,
     metavar="TOK",
 )
-UNKNOWN = option(
-    "--unknown",
-    help="Also take tokens that the model does not know: to it all of these are one.",
-    panel=SUBJECT,
-    about=RUN,
-    rare=True,
+UNKNOWN = subject_option(
+    "--unknown", help="Also take tokens that the model does not know: to it all of these are one.", rare=True
 )
-TOKEN_COUNT = number("-n", "--tokens", "--positions", help="Tokens of the text.", panel=ATTENTION, about=RUN)
-LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, about=RUN, metavar="L")
-HEAD = option(
+TOKEN_COUNT = attention_number("-n", "--tokens", "--positions", help="Tokens of the text.")
+LAYER = subject_option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", metavar="L")
+HEAD = subject_option(
     "--head",
     help="Heads to show, counted from 0: 5, 0,3, 2-5, or of one layer L5H11.",
-    panel=SUBJECT,
-    about=RUN,
     metavar="H",
     complete=completion.heads,
 )
 ONE_LAYER = number(
     "--layer", help="The layer, in a file that --save wrote.", panel=SUBJECT, about=RUN, metavar="L", least=0
 )
-ONE_HEAD = number("--head", help="The head whose bias is drawn.", panel=ATTENTION, about=RUN, metavar="H", least=0)
+ONE_HEAD = attention_number("--head", help="The head whose bias is drawn.", metavar="H", least=0)
 
 MODEL_ARGUMENT = typer.Argument(
     help="A folder, hub id or alias.",
@@ -158,227 +142,128 @@ CHECKPOINT = option(
     metavar="NAME|DIR",
     complete=completion.models,
 )
-IGNORE_CONFIG = option(
-    "--ignore-config",
-    help="Run although this key of config.json is not implemented.",
-    panel=MODEL,
-    about=CHECKPOINT_ALONE,
-    metavar="KEY",
-    rare=True,
+IGNORE_CONFIG = checkpoint_option(
+    "--ignore-config", help="Run although this key of config.json is not implemented.", metavar="KEY", rare=True
 )
-ADAPTER = option(
+ADAPTER = checkpoint_option(
     "--adapter",
     help="A PEFT adapter merged into the checkpoint: its folder, perhaps with a weight; again for several.",
-    panel=MODEL,
-    about=CHECKPOINT_ALONE,
     metavar="DIR[:W]",
     rare=True,
 )
-SOURCE = option(
+SOURCE = checkpoint_option(
     "--source",
     help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
-    panel=MODEL,
-    about=CHECKPOINT_ALONE,
     metavar="TEXT",
     rare=True,
 )
-SOURCE_STATES = option(
+SOURCE_STATES = checkpoint_option(
     "--source-states",
     help="The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.",
-    panel=MODEL,
-    about=CHECKPOINT_ALONE,
     metavar="FILE",
     rare=True,
 )
-GLOBAL_TOKENS = option(
+GLOBAL_TOKENS = checkpoint_option(
     "--global-tokens",
     help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
-    panel=MODEL,
-    about=CHECKPOINT_ALONE,
     metavar="I,J",
     rare=True,
 )
-WEIGHTS = option(
-    "--weights",
-    "-w",
-    help="Weights of one attention layer: .safetensors, .npz, .pt.",
-    panel=MODEL,
-    about=LAYER_WEIGHTS,
-    metavar="FILE",
+WEIGHTS = weights_option(
+    "--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", metavar="FILE"
 )
-EMBEDDINGS = option(
-    "--embeddings",
-    help="The input vectors, a [tokens, d_model] matrix.",
-    panel=MODEL,
-    about=LAYER_WEIGHTS,
-    metavar="FILE",
-    rare=True,
+EMBEDDINGS = weights_option(
+    "--embeddings", help="The input vectors, a [tokens, d_model] matrix.", metavar="FILE", rare=True
 )
-SEED = option(
-    "--seed",
-    help="Seed of the weights, or 'random'. [default: 0]",
-    panel=MODEL,
-    about=LAYER_WEIGHTS,
-    metavar="INT|random",
-)
+SEED = weights_option("--seed", help="Seed of the weights, or 'random'. [default: 0]", metavar="INT|random")
 SEED_NUMBER = number(
     "--seed", help="Seed of draws and intervals.", panel=MODEL, about=RUN, metavar="INT", least=0, most=LARGEST_SEED
 )
-D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, about=LAYER_WEIGHTS)
-NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL, about=LAYER_WEIGHTS)
+D_MODEL = weights_number("--d-model", help="Width of the token vectors. [default: 64]")
+NUM_HEADS = weights_number("--num-heads", help="Number of heads. [default: 1]")
 EIGHT = 8
 """Heads that seeded weights have where several are compared and `--num-heads` does not say."""
 EIGHT_HEADS = redeclare(NUM_HEADS, help="Number of heads. [default: 8]")
-D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, about=LAYER_WEIGHTS)
-D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, about=LAYER_WEIGHTS)
-BIAS = option(
-    "--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL, about=LAYER_WEIGHTS
+D_K = weights_number("--d-k", help="Width of a query and key. [default: d_model/heads]")
+D_V = weights_number("--d-v", help="Width of a value. [default: d_model/heads]")
+BIAS = weights_option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]")
+OUTPUT_PROJECTION = after_heads_option(
+    "--output-projection/--no-output-projection", help="W_O after the heads. [default: with several heads]", rare=True
 )
-OUTPUT_PROJECTION = option(
-    "--output-projection/--no-output-projection",
-    help="W_O after the heads. [default: with several heads]",
-    panel=MODEL,
-    about=AFTER_HEADS,
-    rare=True,
-)
-RESIDUAL = option("--residual", help="Add the input to the output.", panel=MODEL, about=AFTER_HEADS)
-LAYER_NORM = option("--layer-norm", help="Layer normalization at the end.", panel=MODEL, about=AFTER_HEADS)
+RESIDUAL = after_heads_option("--residual", help="Add the input to the output.")
+LAYER_NORM = after_heads_option("--layer-norm", help="Layer normalization at the end.")
 
-MASK = option(
+MASK = attention_option(
     "--mask",
     help="causal, window:W, window:L,R, prefix:P, … or a file (0 = hidden). Repeat to intersect, in compare to "
     "compare; A&B intersects. 'attn mask' explains.",
-    panel=ATTENTION,
-    about=RUN,
     metavar="SPEC|FILE",
     complete=completion.masks,
 )
-SCALE = option(
+SCALE = attention_option(
     "--scale",
     help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]",
-    panel=ATTENTION,
-    about=RUN,
     metavar="SCALE",
     complete=completion.words("sqrt-dk", "sqrt-dmodel", "none"),
 )
-SOFTCAP = number(
-    "--softcap",
-    help="Bound the scores: X·tanh(score/X).",
-    panel=ATTENTION,
-    about=RUN,
-    metavar="X",
-    least=1e-30,
-    most=1e30,
-)
-POSITION = option(
+SOFTCAP = attention_number("--softcap", help="Bound the scores: X·tanh(score/X).", metavar="X", least=1e-30, most=1e30)
+POSITION = attention_option(
     "--position",
     help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]",
-    panel=ATTENTION,
-    about=RUN,
     metavar="NAME",
     complete=completion.words("none", "sinusoidal", "rope", "alibi", "learned"),
 )
-ATTENTION_KIND = option(
+ATTENTION_KIND = attention_option(
     "--attention",
     help="dense, or reformer[:BUCKETS[,ROUNDS[,CHUNK]]]: hash attention. [default: dense]",
-    panel=ATTENTION,
-    about=RUN,
     metavar="KIND",
     complete=completion.words("dense", "reformer", "reformer:"),
 )
 
-BACKEND = option("--backend", help="What computes.", panel=COMPUTE, about=RUN, values=("auto", "numpy", "torch"))
-DEVICE = option(
+BACKEND = compute_option("--backend", help="What computes.", values=("auto", "numpy", "torch"))
+DEVICE = compute_option(
     "--device",
     help="Where torch computes: cpu, cuda or mps. [default: cpu]",
-    panel=COMPUTE,
-    about=RUN,
     values=("cpu", "cuda", "mps"),
     with_number=True,
     rare=True,
 )
-DTYPE = option(
+DTYPE = compute_option(
     "--dtype",
     help="Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round.",
-    panel=COMPUTE,
-    about=RUN,
     values=DTYPES,
 )
-MAX_MEMORY = option(
-    "--max-memory",
-    help="Refuse work above this. [default: what is free]",
-    panel=COMPUTE,
-    about=RUN,
-    metavar="SIZE",
-    rare=True,
+MAX_MEMORY = compute_option(
+    "--max-memory", help="Refuse work above this. [default: what is free]", metavar="SIZE", rare=True
 )
 
-JSON = option("--json", help="One JSON document.", panel=OUTPUT, about=DELIVERY)
-NDJSON = option("--ndjson", help="One JSON document a line, one line a text.", panel=OUTPUT, about=DELIVERY)
-PLAIN = option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT, about=DELIVERY)
-CSV = option(
-    "--csv", help="Also write the table, with commas: what --plain shows.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
+JSON = delivery_option("--json", help="One JSON document.")
+NDJSON = delivery_option("--ndjson", help="One JSON document a line, one line a text.")
+PLAIN = delivery_option("--plain", help="Tab-separated lines, no decoration.")
+CSV = delivery_option("--csv", help="Also write the table, with commas: what --plain shows.", metavar="FILE")
+OUTPUT_FILE = delivery_option(
+    "--output", "-o", help="Write the answer to a file; - is standard output.", metavar="FILE"
 )
-OUTPUT_FILE = option(
-    "--output",
-    "-o",
-    help="Write the answer to a file; - is standard output.",
-    panel=OUTPUT,
-    about=DELIVERY,
-    metavar="FILE",
+FIGURE = delivery_option("--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", metavar="FILE")
+FIGURE_STYLE = delivery_option(
+    "--figure-style", help="Of the figure: light or dark, 85mm, 300dpi.", metavar="WORDS", complete=completion.styles
 )
-FIGURE = option(
-    "--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
+SHOW = screen_option(
+    "--show", help="Parts of the screen to show, with commas between.", metavar="PARTS", complete=completion.parts
 )
-FIGURE_STYLE = option(
-    "--figure-style",
-    help="Of the figure: light or dark, 85mm, 300dpi.",
-    panel=OUTPUT,
-    about=DELIVERY,
-    metavar="WORDS",
-    complete=completion.styles,
-)
-SHOW = option(
-    "--show",
-    help="Parts of the screen to show, with commas between.",
-    panel=OUTPUT,
-    about=SCREEN,
-    metavar="PARTS",
-    complete=completion.parts,
-)
-CODE = option(
-    "--code",
-    help="Each step's line of code beside its formula.",
-    panel=OUTPUT,
-    about=DRAWING,
-    values=("numpy", "torch"),
-)
-BRIEF = option("--brief", help="Show the answer alone.", panel=OUTPUT, about=DRAWING)
-STEP = option("--step", help="Wait for a key after each step.", panel=OUTPUT, about=DELIVERY)
-FULL = option("--full", help="Show every row, column and dimension.", panel=OUTPUT, about=SCREEN)
+CODE = drawing_option("--code", help="Each step's line of code beside its formula.", values=("numpy", "torch"))
+BRIEF = drawing_option("--brief", help="Show the answer alone.")
+STEP = delivery_option("--step", help="Wait for a key after each step.")
+FULL = screen_option("--full", help="Show every row, column and dimension.")
 PRECISION = number("--precision", help="Digits after the point.", panel=OUTPUT, about=SCREEN, least=0, most=17)
 TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
-COLOR = option(
-    "--color",
-    "--colour",
-    help="Whether to use colour.",
-    panel=OUTPUT,
-    about=DELIVERY,
-    values=("auto", "always", "never"),
-)
-ASCII = option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT, about=DRAWING)
+COLOR = delivery_option("--color", "--colour", help="Whether to use colour.", values=("auto", "always", "never"))
+ASCII = drawing_option("--ascii", help="Draw and write in ASCII only.")
 LANGUAGES = [*languages()]
 """A list: a test adds a language."""
-LANG = option(
-    "--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, about=DELIVERY, values=LANGUAGES
-)
-SCALE_COLORS = option(
-    "--scale-colors",
-    help="How weights become shades.",
-    panel=OUTPUT,
-    about=SCREEN,
-    values=("linear", "log", "row"),
-    rare=True,
+LANG = delivery_option("--lang", help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES)
+SCALE_COLORS = screen_option(
+    "--scale-colors", help="How weights become shades.", values=("linear", "log", "row"), rare=True
 )
 MAX_OUTPUT = option(
     "--max-output", help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True
@@ -386,25 +271,16 @@ MAX_OUTPUT = option(
 STAGES = option(
     "--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, about=DOCUMENT, values=("all",), rare=True
 )
-METRIC = option(
+METRIC = analysis_option(
     "--metric",
     help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
-    panel=ANALYSIS,
-    about=RUN,
     complete=completion.metrics,
     metavar="NAME",
 )
-METRIC_FILE = option(
-    "--metric-file",
-    help="A Python file of yours with metrics: this runs its code.",
-    panel=ANALYSIS,
-    about=RUN,
-    metavar="FILE",
-    rare=True,
+METRIC_FILE = analysis_option(
+    "--metric-file", help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
 )
-HTML = option(
-    "--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
-)
+HTML = delivery_option("--html", help="Also write one offline page to look at in a browser.", metavar="FILE")
 PAGE_WHY = option(
     "--why",
     help="With --html: the page also tells why these heads look where they do: L5H11,L3H1.",
@@ -412,18 +288,14 @@ PAGE_WHY = option(
     about=DELIVERY,
     metavar="HEADS",
 )
-ALL_LINKS = option(
+ALL_LINKS = analysis_option(
     "--all-links",
     help="Also the links that say little: of special tokens, to itself, to neighbours, to the first token.",
-    panel=ANALYSIS,
-    about=RUN,
     rare=True,
 )
-QUIET = option("--quiet", "-q", help="No notes on standard error.", panel=OUTPUT, about=DELIVERY)
-VERBOSE = option("--verbose", "-v", help="Say on standard error what was read and used.", panel=OUTPUT, about=DELIVERY)
-DEBUG = option(
-    "--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", panel=OUTPUT, about=DELIVERY, rare=True
-)
+QUIET = delivery_option("--quiet", "-q", help="No notes on standard error.")
+VERBOSE = delivery_option("--verbose", "-v", help="Say on standard error what was read and used.")
+DEBUG = delivery_option("--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", rare=True)
 
 # The groups of options that commands share.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 # The options of `attn scan`: which texts, what is measured, and how shards are computed.
 
 CORPUS, MEASURE, RUNNING = "Corpus", message("What is measured"), "Running"
+corpus_option, corpus_number = partial(option, panel=CORPUS, about=RUN), partial(number, panel=CORPUS, about=RUN)
+measure_option, measure_number = partial(option, panel=MEASURE, about=RUN), partial(number, panel=MEASURE, about=RUN)
+running_option, running_number = partial(option, panel=RUNNING, about=RUN), partial(number, panel=RUNNING, about=RUN)
 
 
 @dataclass(frozen=True)
@@ -43,46 +47,24 @@ class CorpusOptions:
 
     format: Annotated[
         str | None,
-        option(
-            "--format",
-            help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]",
-            panel=CORPUS,
-            about=RUN,
-            metavar="KIND",
-        ),
+        corpus_option("--format", help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", metavar="KIND"),
     ] = None
     sample: Annotated[
-        int,
-        number(
-            "--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, about=RUN, least=0
-        ),
+        int, corpus_number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", least=0)
     ] = 0
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
-    dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS, about=RUN)] = (
-        False
-    )
+    dedupe: Annotated[bool, corpus_option("--dedupe", help="Count texts that occur again once.")] = False
     cluster: Annotated[
-        str,
-        option(
-            "--cluster",
-            help="Field that tells what belongs together, for intervals.",
-            panel=CORPUS,
-            about=RUN,
-            metavar="FIELD",
-        ),
+        str, corpus_option("--cluster", help="Field that tells what belongs together, for intervals.", metavar="FIELD")
     ] = ""
     max_tokens: Annotated[
-        int, number("--max-tokens", help="Longest text; 0 for the model's own limit.", panel=CORPUS, about=RUN, least=0)
+        int, corpus_number("--max-tokens", help="Longest text; 0 for the model's own limit.", least=0)
     ] = 0
-    over: Annotated[
-        str,
-        option("--over", help="What becomes of longer texts.", panel=CORPUS, about=RUN, values=("skip", "truncate")),
-    ] = "skip"
+    over: Annotated[str, corpus_option("--over", help="What becomes of longer texts.", values=("skip", "truncate"))] = (
+        "skip"
+    )
     skip_unknown: Annotated[
-        bool,
-        option(
-            "--skip-unknown", help="Leave out texts with words that the model does not know.", panel=CORPUS, about=RUN
-        ),
+        bool, corpus_option("--skip-unknown", help="Leave out texts with words that the model does not know.")
     ] = False
 
 
@@ -92,32 +74,16 @@ class StatisticsOptions:
 
     metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
     metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=MEASURE)] = None
-    labels: Annotated[
-        bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE, about=RUN)
-    ] = True
+    labels: Annotated[bool, measure_option("--labels/--no-labels", help="Label the heads, with intervals.")] = True
     words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
-    rows: Annotated[
-        bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE, about=RUN)
-    ] = False
+    rows: Annotated[bool, measure_option("--rows", help="Also a table of every text and head, as Parquet.")] = False
     find: Annotated[
         list[str] | None,
-        option(
-            "--find",
-            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".',
-            panel=MEASURE,
-            about=RUN,
-            metavar="WHICH",
-        ),
+        measure_option("--find", help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', metavar="WHICH"),
     ] = None
     effects: Annotated[
         str | None,
-        option(
-            "--effects",
-            help="Also what taking heads away changes; needs --head.",
-            panel=MEASURE,
-            about=RUN,
-            values=("zero", "mean"),
-        ),
+        measure_option("--effects", help="Also what taking heads away changes; needs --head.", values=("zero", "mean")),
     ] = None
     head: Annotated[
         list[str] | None,
@@ -125,33 +91,18 @@ class StatisticsOptions:
     ] = None
     why: Annotated[
         list[str] | None,
-        option(
-            "--why",
-            help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.",
-            panel=MEASURE,
-            about=RUN,
-            metavar="HEADS",
+        measure_option(
+            "--why", help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.", metavar="HEADS"
         ),
     ] = None
     examples: Annotated[
         int,
-        number(
-            "--examples",
-            help="Texts told of each tenth of a metric's values; 0 for none.",
-            panel=MEASURE,
-            about=RUN,
-            least=0,
-            most=20,
+        measure_number(
+            "--examples", help="Texts told of each tenth of a metric's values; 0 for none.", least=0, most=20
         ),
     ] = 3
     links: Annotated[
-        bool,
-        option(
-            "--links/--no-links",
-            help="Count which tokens the strongest links go between.",
-            panel=MEASURE,
-            about=RUN,
-        ),
+        bool, measure_option("--links/--no-links", help="Count which tokens the strongest links go between.")
     ] = True
     top: Annotated[
         int,
@@ -167,24 +118,14 @@ class RunningOptions:
 
     workers: Annotated[
         int,
-        number(
-            "--workers",
-            help="Processes, at most one per processor; 0 for as many.",
-            panel=RUNNING,
-            about=RUN,
-            least=0,
-            most=1024,
-        ),
+        running_number("--workers", help="Processes, at most one per processor; 0 for as many.", least=0, most=1024),
     ] = 0
     part: Annotated[
-        str | None,
-        option(
-            "--part", help="One of several parts that run side by side: 2/8.", panel=RUNNING, about=RUN, metavar="I/N"
-        ),
+        str | None, running_option("--part", help="One of several parts that run side by side: 2/8.", metavar="I/N")
     ] = None
-    engine: Annotated[
-        str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, about=RUN, metavar="NAME")
-    ] = "here"
+    engine: Annotated[str, running_option("--engine", help="here, ray, ray:ADDRESS or ray:local.", metavar="NAME")] = (
+        "here"
+    )
     device: Annotated[str | None, redeclare(declarations.DEVICE, common=True)] = None
     dtype: Annotated[str, declarations.DTYPE] = "float32"
 
@@ -611,7 +552,7 @@ def verify(
     model: Annotated[
         str | None, redeclare(declarations.CHECKPOINT, help="Where its model is now, if it was moved.")
     ] = None,
-    shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING, about=RUN)] = 3,
+    shards: Annotated[int, running_number("--shards", help="How many shards to compute again.")] = 3,
     metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=RUNNING)] = None,
 ) -> None:
     """Compute some shards again and compare them with their files.

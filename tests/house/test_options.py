@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, wraps
@@ -32,7 +33,7 @@ CALLS = [
     for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
     if path.parent.name == "cli" or path.stem == "command"
     for node in ast.walk(ast.parse(path.read_text("utf-8")))
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DECLARES
+    if isinstance(node, ast.Call) and re.split("[._]", ast.unparse(node.func))[-1] in DECLARES
 ]
 
 
