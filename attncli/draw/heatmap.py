@@ -20,7 +20,6 @@ from attncli.draw.lines import (
     line,
     localize,
     remark,
-    show,
     stack,
 )
 from attncli.draw.numbers import writer
@@ -166,17 +165,6 @@ def _half(above: float, below: float, palette: Palette) -> Piece:
             return "▄", palette.colour(below)
         case _:
             return "▀", f"{palette.colour(above)} on {palette.colour(below)}"
-
-
-if __name__ == "__main__":
-    show(
-        heatmap(
-            np.cos(np.add.outer(np.arange(30.0), np.arange(30.0)) / 7) ** 2,
-            View(color=True),
-            max_width=40,
-            title="a sample",
-        )
-    )
 
 
 # Several maps side by side on one scale, with a legend.
@@ -332,16 +320,3 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
         ("" if color_scale == "linear" else "  " + localize(f"{color_scale} scale", view), FAINT),
     )
     return fit_to_view(block, view)
-
-
-if __name__ == "__main__":
-    ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
-    show(
-        side_by_side(
-            [
-                Map(message("head {index}", index=index), np.tril(np.cos(ramp * (index + 1) / 9) ** 2))
-                for index in range(8)
-            ],
-            View(color=True),
-        )
-    )

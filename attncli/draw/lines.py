@@ -170,15 +170,6 @@ def fit_to_view(block: Lines, view: View) -> Lines:
     return fitting if view.color else strip_styles(fitting)
 
 
-def show(*blocks: Lines) -> None:
-    """Print blocks to this terminal, with its own width and colour."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
-    for block in blocks:
-        console.print(block)
-
-
 FAINT = "bright_black"
 
 
@@ -258,17 +249,6 @@ def note_line(message: str, view: View) -> Lines:
     is_unbreakable = max(map(cells, text.split()), default=0) > view.width
     rows = [text] if is_unbreakable else wrap(text, view.width, ascii=view.ascii)
     return stack(line((row, "bright_black" if view.color else "")) for row in rows)
-
-
-if __name__ == "__main__":
-    from attncli.draw.lines import show
-
-    show(
-        error_lines(
-            [("error", message("no token 'x' in the text")), ("try", message("attn tokens lists them"))],
-            View(color=True),
-        )
-    )
 
 
 FIXED_BLANK = "\ue000"

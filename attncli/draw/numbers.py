@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from attncli.documents import Numbers
-from attncli.draw.lines import FAINT, Line, Lines, Piece, flow, show, stack, strip_styles
+from attncli.draw.lines import FAINT, Line, Lines, Piece, flow, stack, strip_styles
 from attncli.draw.safe import pad, spell
 from attncli.draw.view import View
 
@@ -170,10 +170,6 @@ def bar_pieces(text: str) -> list[Piece]:
     return [(text[:length], ACCENT), (text[length:], FAINT)]
 
 
-if __name__ == "__main__":
-    show(Lines(tuple(tuple(bar_pieces(bar(index / 9, 20, ascii=False))) for index in range(10))))
-
-
 MARKS = "●▲■◆○△□◇"
 MARKS_ASCII = "oxs*+#@%"
 STYLES = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white", "bright_black")
@@ -260,13 +256,3 @@ def _legend(series: Sequence[Series], view: View) -> Lines:
         for index, line_series in enumerate(series)
     ]
     return flow(pieces, width=view.width, indent=AXIS + 1, gap="   ")
-
-
-if __name__ == "__main__":
-    lengths = [2**index for index in range(4, 14)]
-    show(
-        curves(
-            [Series("n²", tuple((n, n * n) for n in lengths)), Series("n", tuple((n, 64 * n) for n in lengths))],
-            View(color=True),
-        )
-    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, show, stack
+from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, stack
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, clusters, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
@@ -185,13 +185,6 @@ def scale(view: View) -> Lines:
     else:
         ramp = [(mark, "") for mark in (MARKS_ASCII if view.ascii else MARKS)]
     return fit_to_view(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)
-
-
-if __name__ == "__main__":
-    text = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
-    shares = (0, 0.65, 0, 0.02, 0, 0.12, 0.05, 0, 0, 0, 0.3)
-    sample = [Word(word, share, word == "it") for word, share in zip(text, shares, strict=True)]
-    show(sentence(sample, View(color=True)), sentence(sample, View()), sentence(sample, View(ascii=True)))
 
 
 # The sentence above an answer, its words tinted by numbers of the document: by a query's weights, or by what moved.

@@ -17,10 +17,8 @@ from attncli.draw.lines import (
     Piece,
     fit_to_view,
     heading,
-    line,
     localize,
     remark,
-    show,
     stack,
     stack_spaced,
 )
@@ -202,16 +200,6 @@ def _share_of_range(array: NDArray, low: NDArray | float, high: NDArray | float)
     usable = np.isfinite(extent) & (extent > 0)
     scaled = (array - np.where(usable, low, 0.0)) / np.where(usable, extent, 1.0)
     return np.where(np.isnan(array), np.nan, np.clip(np.where(usable, scaled, 0.0), 0, 1))
-
-
-if __name__ == "__main__":
-    steps = [index / 60 for index in range(61)]
-    for palettes in (AMBER, AMBER_LIGHT, BLUE_RED, BLUE_RED_LIGHT):
-        for palette in palettes.values():
-            show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
-    for ascii in (False, True):
-        show(line("".join(shade(step, ascii=ascii) for step in steps)))
-        show(line("".join(sign(step, ascii=ascii) for step in steps)))
 
 
 # Which rows or columns are shown when not all fit, and how that is said.
@@ -517,15 +505,6 @@ class Grid:
         mark = "*" if largest and not self.view.color else " "
         style = self.palette.style(float(self.fractions[row, column])) if self.fractions is not None else ""
         return pad(self.write(value), slot - 1, "right") + mark, f"bold underline {style}".strip() if largest else style
-
-
-if __name__ == "__main__":
-    words = ["The", "animal", "didn't", "cross", "the", "street"]
-    numbers = np.tril(np.arange(36.0).reshape(6, 6) % 7 + 1)
-    weights = numbers / numbers.sum(1, keepdims=True)
-    show(
-        matrix(np.where(weights > 0, weights, np.nan), words, words, View(color=True), title="weights", note="a sample")
-    )
 
 
 # Layers × heads: one number of every head, as a grid whose rows are layers and whose columns are heads.

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import ArrayLike
 
-from attncli.documents import LinkRow, Numbers
+from attncli.documents import Numbers
 from attncli.draw.lines import (
     FAINT,
     FIXED_BLANK,
@@ -25,7 +25,6 @@ from attncli.draw.lines import (
     lay_out,
     localize,
     remark,
-    show,
     stack,
     stack_spaced,
 )
@@ -44,7 +43,7 @@ from attncli.draw.shaded_matrix import (
 )
 from attncli.draw.token_names import Ends, key_names, position_and_text
 from attncli.draw.view import View
-from attncli.language import contextual, listing, message, say, term
+from attncli.language import listing, message, say, term
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,6 +62,7 @@ def table(
     view: View,
     *,
     align: Sequence[str] = (),
+    total: Sequence[str] = (),
     title: str = "",
     note: str = "",
     faint: Sequence[int] = (),
@@ -71,10 +71,28 @@ def table(
 ) -> Lines:
     """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
 
-    rows: texts, made safe here. align: "left" or "right" per column, left where not given. faint: numbers of columns
-    that are set back. strong: a row in bold. bars: the column that holds bars. No columns: only the heading.
+    rows: texts, made safe here. align: "left" or "right" per column, left where not given. total: a last
+    row in bold, below a rule. faint: numbers of columns that are set back. strong: a row in bold. bars: the column that
+    holds bars. No columns: only the heading.
     """
-    return _draw_table(columns, rows, (), view, align, title, note, faint, strong, bars)
+    top = heading(title, note, view)
+    if not columns:
+        return top
+    names = [localize(name, view) for name in columns]
+    texts = zip(names, *rows, *([total] if total else ()), strict=False)
+    widths = [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in texts]
+    is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
+    is_kept = [right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)]
+    blocks = []
+    for band in _bands(rows, widths, is_kept, view.width):
+        frame = _frame(names, total, view, is_right, is_kept, faint, band)
+        for place, row in enumerate(rows):
+            weight = "bold" if place == strong else ""
+            frame.add_row(
+                *(_bar(row[column]) if column == bars else _cell(row[column], view, weight) for column in band)
+            )
+        blocks.append(lay_out(frame, view))
+    return fit_to_view(stack((top, stack_spaced(blocks))), view)
 
 
 def ledger(
@@ -96,39 +114,7 @@ def ledger(
     align = ["left", *["right"] * (len(columns) - 1)]
     if bars is not None:
         align[bars] = "left"
-    return _draw_table(columns, rows, total, view, align, title, note, (), strong, bars)
-
-
-def _draw_table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    total: Sequence[str],
-    view: View,
-    align: Sequence[str],
-    title: str,
-    note: str,
-    faint: Sequence[int],
-    strong: int | None,
-    bars: int | None,
-) -> Lines:
-    top = heading(title, note, view)
-    if not columns:
-        return top
-    names = [localize(name, view) for name in columns]
-    texts = zip(names, *rows, *([total] if total else ()), strict=False)
-    widths = [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in texts]
-    is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
-    is_kept = [right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)]
-    blocks = []
-    for band in _bands(rows, widths, is_kept, view.width):
-        frame = _frame(names, total, view, is_right, is_kept, faint, band)
-        for place, row in enumerate(rows):
-            weight = "bold" if place == strong else ""
-            frame.add_row(
-                *(_bar(row[column]) if column == bars else _cell(row[column], view, weight) for column in band)
-            )
-        blocks.append(lay_out(frame, view))
-    return fit_to_view(stack((top, stack_spaced(blocks))), view)
+    return table(columns, rows, view, align=align, total=total, title=title, note=note, strong=strong, bars=bars)
 
 
 READABLE = 36
@@ -202,22 +188,6 @@ def _cell(text: str, view: View, style: str = "") -> Text:
     return Text(safe_text, style, no_wrap=True, overflow="ellipsis")
 
 
-if __name__ == "__main__":
-    show(
-        table(
-            [contextual("column", "step"), "shape", "formula"],
-            [["q", "1 × 11 × 64", "Q = X·W_Q"], ["weights", "1 × 11 × 11", "A = softmax(S)"]],
-            View(color=True),
-        ),
-        ledger(
-            ["key", "exp", "weight"],
-            [["0 on", "1.00", "0.66"], ["1 sat", "0.52", "0.34"]],
-            ["sum", "1.52", "1.00"],
-            View(color=True),
-        ),
-    )
-
-
 LONGEST = 32
 """Cells of the longest bar."""
 
@@ -230,20 +200,8 @@ class WeightedLink(Ends, Protocol):
         """How much of its attention it gives, 0 to 1."""
 
 
-class PlacedLink(Protocol):
+class PlacedLink(WeightedLink, Protocol):
     """A link whose head is known."""
-
-    @property
-    def query(self) -> int:
-        """The position of the token that looks."""
-
-    @property
-    def key(self) -> int:
-        """The position of the token that is looked at."""
-
-    @property
-    def weight(self) -> float:
-        """How much of its attention it gives, 0 to 1."""
 
     @property
     def layer(self) -> int:
@@ -313,11 +271,6 @@ def _parts(
     ends = ((link.query, queries), (link.key, keys))
     query, key = (position_and_text(index, texts[index], name, view) for index, texts in ends)
     return place, query, key
-
-
-if __name__ == "__main__":
-    sample = [LinkRow(layer=layer, head=head, query=2, key=1, weight=0.65) for layer, head in ((5, 11), (3, 1))]
-    show(links(sample, ["The", "animal", "it"], View(color=True), place=layer_and_head, title="strongest links"))
 
 
 VECTOR_GAP = 3
@@ -397,12 +350,6 @@ def vectors(
     windows = listing([part for part in notes if part], "; ")
     note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
     return fit_to_view(stack((top, panel(columns), remark(note_text, view))), view)
-
-
-if __name__ == "__main__":
-    show(
-        vectors(np.sin(np.arange(192.0)).reshape(3, 64), ["The", "animal", "didn't"], View(color=True), title="output")
-    )
 
 
 # Vectors that add up, as a table: a term a row, their sum below, with as many digits as let every column add up.

@@ -68,7 +68,7 @@ def measure_texts(
         )
     by_position = model.own_layers and not any(
         model.spec.blocks[layer].attention.hashing is not None
-        or any(mask.depends_on() == "vectors" for mask in model.spec.blocks[layer].attention.mask.parts_of())
+        or any(mask.depends_on == "vectors" for mask in model.spec.blocks[layer].attention.mask.parts_of())
         for layer in layer_numbers
     )
     keep = ("weights", "entropy") if by_position else ("masked", "weights")

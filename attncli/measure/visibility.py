@@ -42,7 +42,7 @@ class VisibilityCounts(Struct, frozen=True):
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and
     keys."""
-    if mask.depends_on() != "vectors":
+    if mask.depends_on != "vectors":
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
     return mask.bind(numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys], HASHED_WIDTH**-0.5, None)

@@ -145,7 +145,7 @@ def _check(rule: Reformer, mask: Mask) -> None:
             buckets=rule.buckets,
             number=rule.buckets + 1,
         )
-    if mask.depends_on() == "vectors":
+    if mask.depends_on == "vectors":
         raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")
     if mask.by_head():
         raise UnsupportedError("hash attention under a mask that differs by head", expected="one mask for all heads")

@@ -348,7 +348,7 @@ class Model(Struct, frozen=True, eq=False):
     ) -> Iterator[PaddedTexts]:
         self._check_memory()
         backend = self.computing(sum(map(len, texts)))
-        kinds = {mask.depends_on() for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
+        kinds = {mask.depends_on for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
         waste = WASTE if "length" not in kinds else 0.0
@@ -573,7 +573,7 @@ def _check(spec: Spec, differ: bool) -> None:
     for block in spec.blocks:
         for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text
-            if mask.depends_on() == "vectors" or (differ and mask.depends_on() == "length"):
+            if mask.depends_on == "vectors" or (differ and mask.depends_on == "length"):
                 raise UnsupportedError(
                     "a mask of the kind {type} depends on the text it is for",
                     expected="these texts one at a time",

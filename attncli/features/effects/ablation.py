@@ -230,7 +230,7 @@ def refuse_foreign(model: Model) -> None:
 def refuse_hashed(model: Model) -> None:
     """Raise UnsupportedError for masks that are made from each run's own vectors, where layers follow."""
     for block in model.spec.blocks[1:]:
-        if any(part.depends_on() == "vectors" for part in block.attention.mask.parts_of()):
+        if any(part.depends_on == "vectors" for part in block.attention.mask.parts_of()):
             raise UnsupportedError(
                 "a hash mask is made from each run's own vectors, and effects run many at once",
                 expected="a mask by position, such as causal or window:W",

@@ -87,4 +87,4 @@ def may_ask_some(spec: Spec) -> bool:
 
 
 def _by_number(mask: Mask) -> bool:
-    return any(part.depends_on() != "positions" for part in mask.parts_of())
+    return any(part.depends_on != "positions" for part in mask.parts_of())

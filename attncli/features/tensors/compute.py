@@ -113,7 +113,7 @@ def capture_attention(
         offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
         sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
     )  # fmt: skip
-    if options.mask.depends_on() == "vectors" and q.ndim > 3:
+    if options.mask.depends_on == "vectors" and q.ndim > 3:
         raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
     mask = options.mask.bind(backend, q, k, rule.scale, options.softcap) if q.ndim == 3 else options.mask
     return CapturedTensors(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
@@ -113,6 +113,7 @@ class WhileReading(Mask, frozen=True):
     count: int
 
     spelling = None
+    depends_on = "vectors"
 
     def spec(self) -> str:
         return self.policy.spec()
@@ -125,12 +126,6 @@ class WhileReading(Mask, frozen=True):
 
     def reach(self, i: Ints, keys: int) -> Reach:
         return before(i)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         total = k.shape[-2]

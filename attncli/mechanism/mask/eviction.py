@@ -8,7 +8,7 @@ are those of scaled and capped scores over what is still there; other masks, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -41,15 +41,13 @@ class Eviction(Mask, frozen=True):
     budget: int
 
     spelling: ClassVar[Spelling | None] = None
+    depends_on = "vectors"
 
     def sees(self, pairs: Pairs) -> Array:
         raise unbound(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
         return before(i)
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
 
     def check_size(self, queries: int, keys: int) -> None:
         check_budget(self.spec(), self.budget, keys)
@@ -78,9 +76,6 @@ class HeavyHitters(Eviction, frozen=True):
                 spec=repr(spec),
             )
         return HeavyHitters(numbers[0], recent)
-
-    def spec(self) -> str:
-        return f"h2o:{self.budget},{self.recent}"
 
     def describe(self) -> Message:
         return message(
@@ -113,9 +108,6 @@ class LastQuery(Eviction, frozen=True):
     """
 
     spelling = Spelling("tova", "tova:BUDGET", (1,), 1, "tova:4")
-
-    def spec(self) -> str:
-        return f"tova:{self.budget}"
 
     def describe(self) -> Message:
         return message(
@@ -160,9 +152,6 @@ class LastWindow(Eviction, frozen=True):
             )
         return LastWindow(budget, window, pool)
 
-    def spec(self) -> str:
-        return f"snapkv:{self.budget},{self.window},{self.pool}"
-
     def describe(self) -> Message:
         return message(
             "the last {window} queries see {budget} keys: their own, and those before that they look at most, "
@@ -171,9 +160,6 @@ class LastWindow(Eviction, frozen=True):
             budget=self.budget,
             pool=self.pool,
         )
-
-    def pairs(self, n: int) -> int | None:
-        return None
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         queries, keys = grouped(backend, q, k)
@@ -207,9 +193,6 @@ class ByChance(Eviction, frozen=True):
             )
         return ByChance(numbers[0], numbers[1] if len(numbers) > 1 else seed)
 
-    def spec(self) -> str:
-        return f"random:{self.budget},{self.seed}"
-
     def describe(self) -> Message:
         return message(
             "a cache of {budget} keys: its own, and others of which one is forgotten by chance for each new one",
@@ -236,6 +219,7 @@ class Forgotten(Mask, frozen=True, eq=False):
     source: Mask
 
     spelling = None
+    depends_on = "vectors"
 
     def spec(self) -> str:
         return self.source.spec()
@@ -249,12 +233,6 @@ class Forgotten(Mask, frozen=True, eq=False):
 
     def reach(self, i: Ints, keys: int) -> Reach:
         return before(i)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
 
     def of_heads(self, heads: slice) -> Mask:
         return Forgotten(self.last[heads], self.source)

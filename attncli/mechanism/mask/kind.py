@@ -85,9 +85,17 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         """
         return cls(*numbers)
 
+    @property
     @abstractmethod
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        """What decides beside i and j: nothing, the number of keys, or the queries and keys themselves."""
+
     def spec(self) -> str:
-        """As `read` would have it; or, where no SPEC can write it, named, to be read by people."""
+        """As `read` would have it, its numbers in the order of the fields; or, where no SPEC can write it, named, to be
+        read by people."""
+        assert self.spelling is not None, "a kind that no SPEC can write says how it is named"
+        numbers = ",".join(str(getattr(self, name)) for name in self.__struct_fields__)
+        return f"{self.spelling.name}:{numbers}" if numbers else self.spelling.name
 
     @abstractmethod
     def describe(self) -> Message:
@@ -98,21 +106,17 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         """Whether query i sees key j: booleans that broadcast to [..., rows, columns], with a leading head axis for
         masks that differ by head."""
 
-    @abstractmethod
     def reach(self, i: Ints, keys: int) -> Reach:
         """Where the queries at the positions i see anything. It may be wider than needed, never narrower."""
+        return everywhere(i, keys, whole=False)
 
-    @abstractmethod
     def pairs(self, n: int) -> int | None:
         """How many pairs n queries and n keys have, by a formula; None where they must be looked at."""
-
-    @abstractmethod
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        """What decides beside i and j: nothing, the number of keys, or the queries and keys themselves."""
+        return None
 
     def by_head(self) -> bool:
         """Whether heads may see different keys."""
-        return self.depends_on() == "vectors"
+        return self.depends_on == "vectors"
 
     def of_heads(self, heads: slice) -> Mask:
         """The mask for some of the heads, where they see different keys; else the mask itself."""
@@ -151,9 +155,7 @@ class Everywhere(Mask, frozen=True):
     """Every query sees every key."""
 
     spelling = Spelling("none", "none", (0,), 0, "none")
-
-    def spec(self) -> str:
-        return "none"
+    depends_on = "positions"
 
     def describe(self) -> Message:
         return message("every query sees every key")
@@ -167,18 +169,13 @@ class Everywhere(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         return n * n
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Causal(Mask, frozen=True):
     """j ≤ i. Also called autoregressive or look-ahead mask."""
 
     spelling = Spelling("causal", "causal", (0,), 0, "causal")
-
-    def spec(self) -> str:
-        return "causal"
+    depends_on = "positions"
 
     def describe(self) -> Message:
         return message("a query sees itself and the keys before it (j ≤ i)")
@@ -192,9 +189,6 @@ class Causal(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         return triangle(n)
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Window(Mask, frozen=True):
@@ -207,6 +201,7 @@ class Window(Mask, frozen=True):
     right: int | None
 
     spelling = Spelling("window", "window:W or window:L,R", (1, 2), 0, "window:3")
+    depends_on = "positions"
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
@@ -284,9 +279,6 @@ class Window(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         return band(n, self.left, self.right)
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Dilated(Mask, frozen=True):
@@ -296,9 +288,7 @@ class Dilated(Mask, frozen=True):
     step: int
 
     spelling = Spelling("dilated", "dilated:W,D", (2,), 1, "dilated:6,2")
-
-    def spec(self) -> str:
-        return f"dilated:{self.size},{self.step}"
+    depends_on = "positions"
 
     def describe(self) -> Message:
         return message(
@@ -317,9 +307,6 @@ class Dilated(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         steps = min(self.size - 1, n - 1)
         return n + _floors(steps, self.step) + max(n - 1 - steps, 0) * (steps // self.step)
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
 
 
 def band(n: int, left: int | None, right: int | None) -> int:
@@ -347,8 +334,9 @@ class Combination(Mask, frozen=True):
 
     spelling = None
 
+    @property
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        dependencies = {part.depends_on() for part in self.parts}
+        dependencies = {part.depends_on for part in self.parts}
         return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"
 
     def by_head(self) -> bool:
@@ -409,9 +397,6 @@ class AnyOf(Combination, frozen=True):
     def reach(self, i: Ints, keys: int) -> Reach:
         lows, highs, _ = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
         return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
-
-    def pairs(self, n: int) -> int | None:
-        return None
 
 
 def both(*masks: Mask) -> Mask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Global(Mask, frozen=True):
     tokens: tuple[int, ...]
 
     spelling = Spelling("global", "global:I,J,…", (), 0, "global:0")
+    depends_on = "positions"
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
@@ -46,15 +47,6 @@ class Global(Mask, frozen=True):
         """Which positions are those of the global tokens, booleans of the same shape."""
         return reduce(or_, (positions == token for token in self.tokens), positions != positions)
 
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return everywhere(i, keys, whole=False)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Prefix(Mask, frozen=True):
@@ -63,9 +55,7 @@ class Prefix(Mask, frozen=True):
     length: int
 
     spelling = Spelling("prefix", "prefix:P", (1,), 0, "prefix:4")
-
-    def spec(self) -> str:
-        return f"prefix:{self.length}"
+    depends_on = "positions"
 
     def describe(self) -> Message:
         if self.length == 0:
@@ -86,9 +76,6 @@ class Prefix(Mask, frozen=True):
         first = min(self.length, n)
         return first * first + triangle(n) - triangle(first)
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Chunk(Mask, frozen=True):
@@ -97,9 +84,7 @@ class Chunk(Mask, frozen=True):
     size: int
 
     spelling = Spelling("chunk", "chunk:C", (1,), 1, "chunk:4")
-
-    def spec(self) -> str:
-        return f"chunk:{self.size}"
+    depends_on = "positions"
 
     def describe(self) -> Message:
         return plural(
@@ -118,9 +103,6 @@ class Chunk(Mask, frozen=True):
         whole, rest = divmod(n, self.size)
         return whole * triangle(self.size) + triangle(rest)
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Blocks(Mask, frozen=True):
@@ -129,9 +111,7 @@ class Blocks(Mask, frozen=True):
     size: int
 
     spelling = Spelling("block", "block:B", (1,), 1, "block:4")
-
-    def spec(self) -> str:
-        return f"block:{self.size}"
+    depends_on = "positions"
 
     def describe(self) -> Message:
         return plural(
@@ -151,9 +131,6 @@ class Blocks(Mask, frozen=True):
         whole, rest = divmod(n, self.size)
         return whole * self.size * self.size + rest * rest
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class Documents(Mask, frozen=True):
@@ -162,6 +139,7 @@ class Documents(Mask, frozen=True):
     ids: tuple[int, ...]
 
     spelling = None
+    depends_on = "positions"
 
     def spec(self) -> str:
         return f"documents:{len(set(self.ids))}"
@@ -178,15 +156,6 @@ class Documents(Mask, frozen=True):
         inside = (pairs.i >= 0) & (pairs.i < len(self.ids))
         return inside & (id_of[pairs.backend.where(inside, pairs.i, 0)] == id_of[pairs.j])
 
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return everywhere(i, keys, whole=False)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
     def check_size(self, queries: int, keys: int) -> None:
         if len(self.ids) != keys:
             raise InputError(
@@ -201,9 +170,7 @@ class Padding(Mask, frozen=True):
     count: int
 
     spelling = Spelling("padding", "padding:K", (1,), 0, "padding:3")
-
-    def spec(self) -> str:
-        return f"padding:{self.count}"
+    depends_on = "length"
 
     def describe(self) -> Message:
         if self.count == 0:
@@ -223,9 +190,6 @@ class Padding(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         return n * max(n - self.count, 0)
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "length"
-
 
 @final
 class Streaming(Mask, frozen=True):
@@ -235,6 +199,7 @@ class Streaming(Mask, frozen=True):
     recent: int
 
     spelling = Spelling("sinks", "sinks:S,R", (2,), 0, "sinks:1,3")
+    depends_on = "positions"
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
@@ -243,9 +208,6 @@ class Streaming(Mask, frozen=True):
                 "mask {spec} has a 0 where none may be", expected="sinks:S,R, with R from 1", spec=repr(spec)
             )
         return Streaming(*numbers)
-
-    def spec(self) -> str:
-        return f"sinks:{self.sinks},{self.recent}"
 
     def describe(self) -> Message:
         recent = self.recent
@@ -270,9 +232,6 @@ class Streaming(Mask, frozen=True):
         # the first keys and the last ones overlap until there are more than both
         return band(n, self.sinks + self.recent - 1, 0)
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "positions"
-
 
 @final
 class BigBird(Mask, frozen=True):
@@ -290,6 +249,7 @@ class BigBird(Mask, frozen=True):
         "bigbird", "bigbird, bigbird:BLOCK, bigbird:BLOCK,RANDOM or bigbird:BLOCK,RANDOM,SEED", (0, 1, 2, 3), 0,
         "bigbird:1,1",
     )  # fmt: skip
+    depends_on = "length"
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
@@ -345,9 +305,6 @@ class BigBird(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         return n * n if n <= self._whole else None
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "length"
-
 
 # BigBird's pattern of blocks: which block of positions sees which.
 
@@ -390,6 +347,7 @@ class Hashed(Mask, frozen=True):
     seed: int = 0
 
     spelling = Spelling("lsh", "lsh:BUCKETS or lsh:BUCKETS,ROUNDS", (1, 2), 1, "lsh:4")
+    depends_on = "vectors"
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
@@ -416,15 +374,6 @@ class Hashed(Mask, frozen=True):
     def sees(self, pairs: Pairs) -> Array:
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
 
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return everywhere(i, keys, whole=False)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
-
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         """The buckets that q and k fall into. Leading axes are not supported: buckets belong to one text."""
         group_size = q.shape[0] // k.shape[0]
@@ -442,6 +391,7 @@ class SameBucket(Mask, frozen=True, eq=False):
     source: Hashed
 
     spelling = None
+    depends_on = "vectors"
 
     def spec(self) -> str:
         return self.source.spec()
@@ -455,15 +405,6 @@ class SameBucket(Mask, frozen=True, eq=False):
         same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
         return pairs.backend.any(same, 1)[:, 0]
 
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return everywhere(i, keys, whole=False)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
-
     def of_heads(self, heads: slice) -> Mask:
         return SameBucket(self.query[heads], self.key[heads], self.source)
 
@@ -476,6 +417,7 @@ class MatrixMask(Mask, frozen=True, eq=False):
     name: str = "given"
 
     spelling = None
+    depends_on = "length"
 
     def spec(self) -> str:
         return f"file {self.name}"
@@ -486,15 +428,6 @@ class MatrixMask(Mask, frozen=True, eq=False):
     def sees(self, pairs: Pairs) -> Array:
         values = pairs.backend.array(self.values)
         return values[pairs.j] & pairs.all if values.ndim == 1 else values[..., pairs.row, pairs.j]
-
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return everywhere(i, keys, whole=False)
-
-    def pairs(self, n: int) -> int | None:
-        return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "length"
 
     def by_head(self) -> bool:
         return self.values.ndim > 2
