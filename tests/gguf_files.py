@@ -19,24 +19,44 @@ from safetensors.numpy import load_file
 Kind = gguf.GGMLQuantizationType
 Floats = np.ndarray[Any, Any]
 
-PERMUTED = ("llama", "granite", "granitemoe", "olmo", "smollm3")
-ONE_MORE = ("gemma", "gemma2", "gemma3", "nemotron")
+PERMUTED = ("llama", "granite", "granitehybrid", "granitemoe", "mistral3", "olmo", "smollm3")
+DELTA_RULES = ("qwen3next", "qwen35", "qwen35moe")
+ONE_MORE = ("gemma", "gemma2", "gemma3", "gemma-embedding", "nemotron", *DELTA_RULES)
 KEYS = {
-    "embedding_length": ("hidden_size", "n_embd"), "block_count": ("num_hidden_layers", "n_layer"),
-    "attention.head_count": ("num_attention_heads", "n_head"), "attention.head_count_kv": ("num_key_value_heads",),
-    "feed_forward_length": ("intermediate_size", "n_inner"),
+    "embedding_length": ("hidden_size", "n_embd", "d_model", "dim"),
+    "block_count": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "attention.head_count": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "attention.head_count_kv": ("num_key_value_heads",),
+    "feed_forward_length": ("intermediate_size_mlp", "intermediate_size", "n_inner", "d_ff", "hidden_dim"),
     "context_length": ("max_position_embeddings", "n_positions"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps",),
     "attention.layer_norm_epsilon": ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"),
-    "attention.key_length": ("head_dim",), "attention.value_length": ("head_dim",),
+    "attention.key_length": ("head_dim", "d_kv"), "attention.value_length": ("head_dim", "d_kv"),
     "attention.sliding_window": ("sliding_window",), "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",), "attention.scale": ("attention_multiplier",),
     "residual_scale": ("residual_multiplier",), "embedding_scale": ("embedding_multiplier",),
-    "logit_scale": ("logits_scaling", "logit_scale"), "expert_count": ("num_local_experts", "num_experts"),
-    "expert_used_count": ("num_experts_per_tok",), "expert_feed_forward_length": ("moe_intermediate_size",),
+    "logit_scale": ("logits_scaling", "logit_scale"),
+    "expert_count": ("n_routed_experts", "num_local_experts", "num_experts"),
+    "expert_used_count": ("num_experts_per_tok", "num_experts_per_token"),
+    "expert_feed_forward_length": ("moe_intermediate_size",),
     "use_parallel_residual": ("use_parallel_residual",), "attention.clamp_kqv": ("clip_qkv",),
-    "shortconv.l_cache": ("conv_L_cache",), "expert_shared_feed_forward_length": ("shared_expert_intermediate_size",),
+    "shortconv.l_cache": ("conv_L_cache",),
+    "expert_shared_feed_forward_length": ("shared_expert_intermediate_size", "shared_intermediate_size"),
+    "expert_group_count": ("n_group",), "expert_group_used_count": ("topk_group",),
+    "expert_shared_count": ("n_shared_experts",), "expert_weights_scale": ("routed_scaling_factor",),
+    "leading_dense_block_count": ("first_k_dense_replace", "num_dense_layers"),
+    "attention.q_lora_rank": ("q_lora_rank",), "attention.kv_lora_rank": ("kv_lora_rank",),
+    "interleave_moe_layer_step": ("interleave_moe_layer_step",), "decoder_block_count": ("num_decoder_layers",),
+    "attention.relative_buckets_count": ("relative_attention_num_buckets",),
+    "ssm.conv_kernel": ("linear_conv_kernel_dim", "mamba_d_conv"),
+    "ssm.state_size": ("linear_key_head_dim", "mamba_d_state"),
+    "ssm.group_count": ("linear_num_key_heads", "mamba_n_groups"),
+    "ssm.time_step_rank": ("linear_num_value_heads", "mamba_n_heads", "mamba_dt_rank"),
 }  # fmt: skip
+
+
+YARN = {"factor": "factor", "original_context_length": "original_max_position_embeddings",
+        "yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow", "attn_factor": "attention_factor"}  # fmt: skip
 
 
 def write(
@@ -62,7 +82,11 @@ def write(
                    "rope.freq_base_swa": rotary["sliding_attention"]["rope_theta"],
                    "rope.scaling.factor": rotary["full_attention"].get("factor")}  # fmt: skip
     width = values["attention.key_length"] or values["embedding_length"] // values["attention.head_count"]
-    values["rope.dimension_count"] = int(width * (rotary.get("partial_rotary_factor") or 1))
+    values["rope.dimension_count"] = config.get("qk_rope_head_dim") or int(
+        width * (rotary.get("partial_rotary_factor") or 1)
+    )
+    if rotary.get("rope_type") == "yarn":
+        values |= {f"rope.scaling.{key}": rotary.get(own) for key, own in YARN.items()} | {"rope.scaling.type": "yarn"}
     if rotary.get("rope_type") == "longrope":
         values["rope.scaling.original_context_length"] = config["original_max_position_embeddings"]
         values["rope.scaling.attn_factor"] = rotary.get("attention_factor")
@@ -170,64 +194,128 @@ def mixed(name: str, layers: int) -> Kind:
 
 def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[str, Floats]:
     """The checkpoint's tensors under the names of GGUF, as the converter leaves them."""
-    layers = config.get("num_hidden_layers") or config["n_layer"]
+    layers = max(config.get(key) or 0 for key in (*KEYS["block_count"], "num_decoder_layers"))
     kind = next(kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, layers)
     arrays: dict[str, Floats] = {}
     experts: dict[str, dict[int, Floats]] = {}
-    heads = config.get("num_attention_heads") or config["n_head"]
-    for own, stored in load_file(folder / "model.safetensors").items():
-        array = stored.astype(np.float32)
-        if own.startswith(("pooler", "bert.pooler", "cls.")):
+    heads = next(config[key] for key in KEYS["attention.head_count"] if config.get(key))
+    for original, stored in load_file(folder / "model.safetensors").items():
+        if original.startswith(
+            ("pooler", "bert.pooler", "cls.", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
+        ):
             continue
-        if "conv.conv" in own:
-            array = array.squeeze(1)
-        halves = [("gate_proj", slice(0, None, 2)), ("up_proj", slice(1, None, 2))]
-        if architecture == "gpt-oss" and "gate_up_proj" in own:
-            array = array if "bias" in own else array.swapaxes(-1, -2)
-            for half, rows in halves:
-                module = own.replace("gate_up_proj", half).removesuffix("_bias")
-                new = names.get_name(module if module.startswith("model.") else f"model.{module}")
-                arrays[f"{new}.{'bias' if 'bias' in own else 'weight'}"] = np.ascontiguousarray(array[:, rows])
-            continue
-        if architecture == "gpt-oss" and "down_proj" in own:
-            array = array if "bias" in own else array.swapaxes(-1, -2)
-            own = own.replace("_bias", ".bias") if "bias" in own else f"{own}.weight"
-        if own.endswith("sinks"):
-            own += ".weight"
-        if architecture == "granitemoe" and "input_linear" in own:
-            layer = own.split("layers.")[1].split(".")[0]
-            for half, part in zip(("gate", "up"), np.split(array, 2, axis=1), strict=True):
-                arrays[f"blk.{layer}.ffn_{half}_exps.weight"] = np.ascontiguousarray(part)
-            continue
-        name = None
-        for prefix in ("", "model.", "transformer.", "bert.", "gpt_neox."):
-            name = names.get_name(prefix + own, try_suffixes=(".weight", ".bias"))
-            if name is not None:
-                break
-        item = re.search(r"experts\.(\d+)\.", own)
-        if item is not None:
-            joined = own.replace(f"experts.{item[1]}.", "experts.")
-            module = names.get_name(joined, try_suffixes=(".weight",)) or names.get_name(
-                f"model.{joined}", try_suffixes=(".weight",)
-            )
-            assert module is not None, own
-            experts.setdefault(module, {})[int(item[1])] = array
-            continue
-        assert name is not None, own
-        if architecture in PERMUTED and ("q_proj" in own or "k_proj" in own):
-            of = heads if "q_proj" in own else config.get("num_key_value_heads") or heads
-            array = permuted(array, of)
-        if architecture in ONE_MORE and re.search("norm\\d?.weight", own):
-            array = array + 1
-        if architecture == "gpt2" and array.ndim == 2 and ".c_" in f".{own}":
-            array = array.T
-        if "query_key_value" in own:
-            array = in_turn(array, config.get("num_kv_heads") or 1 if architecture == "falcon" else heads, heads)
-        arrays[name] = np.ascontiguousarray(array)
+        for own, array in converted(original, stored.astype(np.float32), architecture, config):
+            name = own if own.startswith("blk.") else None
+            for prefix in ("", "model.", "transformer.", "bert.", "roberta.", "gpt_neox."):
+                for known in (prefix + own, own.removeprefix(prefix)):
+                    name = name or names.get_name(known, try_suffixes=(".weight", ".bias"))
+            item = re.search(r"experts\.(\d+)\.", own)
+            if item is not None:
+                joined = own.replace(f"experts.{item[1]}.", "experts.").replace(
+                    "feed_forward", MERGED.get(architecture, "feed_forward")
+                )
+                module = names.get_name(joined, try_suffixes=(".weight",)) or names.get_name(
+                    joined.removeprefix("model.") if joined.startswith("model.") else f"model.{joined}",
+                    try_suffixes=(".weight",),
+                )
+                assert module is not None, own
+                experts.setdefault(module, {})[int(item[1])] = array
+                continue
+            assert name is not None, own
+            if architecture in PERMUTED and ("q_proj" in own or "k_proj" in own):
+                of = heads if "q_proj" in own else config.get("num_key_value_heads") or heads
+                array = permuted(array, of)
+            if architecture in ONE_MORE and re.search("norm\\d?.weight", own) and "linear_attn" not in own:
+                array = array + 1
+            if architecture == "gpt2" and array.ndim == 2 and ".c_" in f".{own}":
+                array = array.T
+            if "query_key_value" in own:
+                array = in_turn(array, config.get("num_kv_heads") or 1 if architecture == "falcon" else heads, heads)
+            arrays[name] = np.ascontiguousarray(array)
     return arrays | {
         name: np.stack([by_number[key] for key in sorted(by_number)]) for name, by_number in experts.items()
     }
+
+
+MERGED = {"jamba": "mlp"}
+"""Where the map knows stacked experts under the name that another family has for the part."""
+RENAMED = {"dt_bias": "dt_proj.bias", "e_score_correction_bias": "e_score_correction.bias", "sinks": "sinks.weight",
+           "expert_bias": "expert_bias.bias"}  # fmt: skip
+"""What a tensor without a module of its own is called in the map, by the end of its name."""
+
+
+def converted(own: str, array: Floats, architecture: str, config: Mapping[str, Any]) -> list[tuple[str, Floats]]:
+    """The tensors that are stored in place of one, under names that the map knows."""
+    if architecture in DELTA_RULES[1:] and "linear_attn." in own:
+        array = tiled(own, array, config)
+    if "conv.conv" in own or "conv1d.weight" in own:
+        array = array.squeeze(1)
+    if own.endswith("A_log"):
+        array = -np.exp(array)
+    if architecture == "granitehybrid" and own.endswith(("A_log", ".D")):
+        array = array[:, None]
+    if architecture == "granitehybrid" and own.endswith("mamba.norm.weight"):
+        array = array.reshape(config["mamba_n_groups"], -1)
+    for end, new in RENAMED.items():
+        own = own.removesuffix(end) + new if own.endswith(f".{end}") else own
+    if "position_embeddings" in own and config["model_type"] in ("roberta", "xlm-roberta"):
+        array = array[config["pad_token_id"] + 1 :]
+    if architecture == "deepseek2" and "kv_b_proj" in own:
+        by_head = array.reshape(config["num_attention_heads"], -1, array.shape[1])
+        nope = config["qk_nope_head_dim"]
+        parts = ("k_b_proj", by_head[:, :nope].swapaxes(1, 2)), ("v_b_proj", by_head[:, nope:])
+        return [(own.replace("kv_b_proj", name), part) for name, part in parts]
+    if "in_proj_qkvz" in own:
+        sizes = [config["linear_key_head_dim"]] * 2 + [
+            config["linear_value_head_dim"] * config["linear_num_value_heads"] // config["linear_num_key_heads"]
+        ] * 2
+        by_head = array.reshape(config["linear_num_key_heads"], sum(sizes), -1)
+        q, k, v, z = (part.reshape(-1, array.shape[1]) for part in np.split(by_head, np.cumsum(sizes)[:-1], axis=1))
+        return [(own.replace("qkvz", "qkv"), np.concatenate([q, k, v])), (own.replace("qkvz", "z"), z)]
+    if own.endswith(("experts.gate_up_proj", "experts.gate_up_proj_bias")):
+        array = array if own.endswith("bias") or architecture == "qwen35moe" else array.swapaxes(-1, -2)
+        half = array.shape[1] // 2
+        parts = (array[:, ::2], array[:, 1::2]) if architecture == "gpt-oss" else (array[:, :half], array[:, half:])
+        suffix = ".bias" if own.endswith("bias") else ".weight"
+        module = own.removesuffix("_bias")
+        return [
+            (module.replace("gate_up_proj", name) + suffix, part)
+            for name, part in zip(("gate_proj", "up_proj"), parts, strict=True)
+        ]
+    if own.endswith(("experts.down_proj", "experts.down_proj_bias")):
+        bias = own.endswith("_bias")
+        array = array if bias or architecture == "qwen35moe" else array.swapaxes(-1, -2)
+        return [(own.removesuffix("_bias") + (".bias" if bias else ".weight"), array)]
+    if architecture in ("granitemoe", "granitehybrid") and "input_linear" in own:
+        layer, axis = re.search(r"layers\.(\d+)\.", own)[1], array.ndim - 2
+        alone = "shared" in own and not config["num_local_experts"]
+        end = "" if alone else "_shexp" if "shared" in own else "_exps"
+        halves = np.split(array, 2, axis=axis)
+        return [
+            (f"blk.{layer}.ffn_{half}{end}.weight", part) for half, part in zip(("gate", "up"), halves, strict=True)
+        ]
+    if architecture == "granitehybrid" and "shared_mlp.output" in own and not config["num_local_experts"]:
+        return [("blk." + re.search(r"layers.(\d+).", own)[1] + ".ffn_down.weight", array)]
+    return [(own, array)]
+
+
+def tiled(own: str, array: Floats, config: Mapping[str, Any]) -> Floats:
+    """A delta rule's tensor with the heads of its values in turn: the first of each key, then the second of each."""
+    keys, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    dim = (
+        1
+        if own.endswith(("A_log", "dt_bias", "in_proj_a.weight", "in_proj_b.weight"))
+        else config["linear_value_head_dim"]
+    )
+    axis = 1 if "out_proj" in own else 0
+    before = 2 * keys * config["linear_key_head_dim"] if "in_proj_qkv" in own or "conv1d" in own else 0
+    if own.endswith("norm.weight"):
+        return array
+    first, values = np.split(array, [before], axis=axis)
+    shape = (*values.shape[:axis], keys, heads // keys, dim, *values.shape[axis + 1 :])
+    values = values.reshape(shape).swapaxes(axis, axis + 1).reshape(values.shape)
+    return np.concatenate([first, values], axis=axis)
 
 
 def divisors(rotary: Mapping[str, Any], width: int) -> Floats:

@@ -9,7 +9,7 @@ Source: the format's description, ggml's docs/gguf.md (2023-2025), versions 2 an
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -247,12 +247,14 @@ class _Header:
 class Metadata:
     """The metadata of a model, read by kind; notes which keys were read.
 
-    architecture: what stands before the keys of the model itself.
+    architecture: what stands before the keys of the model itself. tensors: the names of those in the file, where they
+    are known.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self.values, self.where = values, where
         self.read_keys: set[str] = set()
+        self.tensors: Collection[str] = ()
         self.architecture = self.text("general.architecture")
 
     def own(self, key: str) -> Any:

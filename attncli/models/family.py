@@ -149,7 +149,8 @@ class Family(Struct, frozen=True):
 
     decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
     gguf: what keys of its config GGUF files leave out; None for nothing. permuted: whether in those files the rows of
-    queries and keys stand as rotation of neighbouring entries wants them.
+    queries and keys stand as rotation of neighbouring entries wants them. tiled: whether the heads of a delta rule's
+    values stand there in turn, the first of each key, then the second of each.
     config: the config.json of a small model of these sizes, without its `model_type`, and the class that transformers
     opens it with; None for a family that nothing is trained as.
     """
@@ -161,6 +162,7 @@ class Family(Struct, frozen=True):
     config: Callable[[TrainedSizes], tuple[dict[str, object], str]] | None = None
     gguf: Callable[[Metadata], Mapping[str, object]] | None = None
     permuted: bool = False
+    tiled: bool = False
 
 
 # Which tensors a Spec needs, by role, and their shapes. Linear weights are [out, in].

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,20 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Array, TensorInfo, guarded_path
-from attncli.inputs.derived_checkpoint import DerivedCheckpoint, kinds_by_size
+from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe, kinds_by_size
 from attncli.inputs.files import is_there
 from attncli.inputs.gguf_file import GgufHeader, GgufTensor, Metadata, read_gguf
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.language import listing, message
-from attncli.mechanism.spec import Mlp, Norm, Rope, Spec
+from attncli.mechanism.spec import Norm, Rope, Spec
 from attncli.models.checkpoint_writing import CheckpointParts, stored_tensors
 from attncli.models.config import GLOBAL, LOCAL, Config, seen_both_ways, without
-from attncli.models.families import ARCHITECTURES, WITH_EXPERTS, WITH_WINDOWS, family
+from attncli.models.families import ARCHITECTURES, RELATIVES, family
 from attncli.models.families.lfm2 import CONVOLUTION
-from attncli.models.family import Concat, Family, Names, PerExpert, Source, TensorBinding, bind
+from attncli.models.families.qwen3_next import LINEAR
+from attncli.models.family import Family, TensorBinding, bind
+from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone, names_for, shape_of_role, undone
 
 PART_OF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 """A file of several that belong together."""
@@ -47,32 +50,11 @@ HARMLESS = frozenset(
             "tensor_data_layout",
         ),
         *("attention.value_length", "attention.key_length_swa", "attention.value_length_swa", "pooling_type"),
-        *("rope.scaling.yarn_log_multiplier", "leading_dense_block_count", "expert_gating_func"),
+        *("expert_gating_func", "expert_shared_count", "attention.key_length_mla", "attention.value_length_mla"),
+        *("classifier.pooling_type", "rope.scaling.yarn_ext_factor"),
     )
 )
 """Keys of the model itself that repeat what the tensors say, or play no part in running a text."""
-
-
-class BlockRecipe:
-    """Rows of a tensor out of its blocks. head: rows of a head whose neighbouring rows are brought back to its two
-    halves, 0 where rows stand in order."""
-
-    def __init__(self, checkpoint: GgufCheckpoint, tensor: GgufTensor, info: TensorInfo, head: int) -> None:
-        self._checkpoint, self._tensor, self._info, self._head = checkpoint, tensor, info, head
-        by_row = len(tensor.shape) > 1 or tensor.block.weights == 1
-        self.unit = (head or 1) if by_row else 0
-
-    def rows(self, start: int, stop: int) -> Array:
-        tensor, count = self._tensor, self._tensor.shape[0]
-        row_bytes = (tensor.stop - tensor.start) // count
-        raw = np.empty((stop - start) * row_bytes if self.unit else tensor.stop - tensor.start, np.uint8)
-        begin = tensor.start + (start * row_bytes if self.unit else 0)
-        self._checkpoint.fill(self._info, raw, begin, tensor.name)
-        numbers = tensor.block.numbers(raw).reshape((stop - start, *tensor.shape[1:]))
-        if not self._head:
-            return numbers
-        pairs = numbers.reshape((-1, self._head // 2, 2, *tensor.shape[1:]))
-        return pairs.swapaxes(1, 2).reshape(numbers.shape)
 
 
 class GgufCheckpoint(DerivedCheckpoint):
@@ -104,6 +86,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                 if len(tensor.shape) > 1:
                     sizes[kind] += tensor.stop - tensor.start
         super().__init__(files[0][0].parent, {}, tensors, {}, kinds_by_size(sizes))
+        self.metadata.tensors = tensors.keys()
         kind = ARCHITECTURES.get(self.metadata.architecture, "")
         if not kind:
             raise UnsupportedError(
@@ -113,12 +96,11 @@ class GgufCheckpoint(DerivedCheckpoint):
                 hint=message("the folder of the same model, with config.json and safetensors"),
                 architecture=repr(self.metadata.architecture),
             )
-        if self.metadata.own("expert_count"):
-            kind = WITH_EXPERTS.get(kind, kind)
-        if self.metadata.own("attention.sliding_window"):
-            kind = WITH_WINDOWS.get(kind, kind)
+        for marker, other in RELATIVES.get(self.metadata.architecture, ()):
+            if self.metadata.own(marker) or any(fnmatchcase(name, marker) for name in tensors):
+                kind = other
         for name, tensor in self.stored.items():
-            shape = _with_axis(name, tensor.shape)
+            shape = shape_of_role(name, tensor.shape)
             self.stored[name] = replace(tensor, shape=shape)
             self._tensors[name] = replace(tensors[name], shape=shape)
         self.config = {"model_type": kind, **self._config(kind)}
@@ -152,15 +134,43 @@ class GgufCheckpoint(DerivedCheckpoint):
         spec = _norms_as_stored(own_spec)
         self._refuse_unread(config, spec)
         self._own_spec, self._read_keys = own_spec, frozenset(config.read_keys)
-        names = _names(spec, self._tensors)
-        permuted = model_family.permuted
-        self.recipes = {
-            name: BlockRecipe(self, tensor, self._tensors[name], _head_of(name, spec) if permuted else 0)
+        recipes: dict[str, Recipe] = {
+            name: BlockRecipe(self.fill, tensor, self._tensors[name], undone(name, spec, model_family))
             for name, tensor in self.stored.items()
         }
+        for name, (keys, values) in self._joined_heads().items():
+            (heads, narrow, dim), info = self.stored[keys].shape, self._tensors[keys]
+            unit = dim + self.stored[values].shape[1]
+            self._tensors[name] = replace(info, shape=(heads * unit, narrow))
+            recipes[name] = JoinedHeads(recipes[keys], recipes[values], unit)
+        self.recipes = recipes
+        depth = len(spec.blocks)
+        stored_family = names_for(spec, model_family, self._tensors, range(depth, depth + self._ahead))
         for path in {info.file for info in self._tensors.values()}:
             self._file(next(info for info in self._tensors.values() if info.file == path))
-        return spec, replace(model_family, names=names), tuple(config.notes)
+        return spec, stored_family, tuple(config.notes)
+
+    def _joined_heads(self) -> dict[str, tuple[str, str]]:
+        """The tensors that make keys and values of narrow vectors, by the two that a file has in place of each."""
+        pairs = {}
+        for keys, tensor in self.stored.items():
+            layer = keys.removesuffix("attn_k_b.weight")
+            values = self.stored.get(f"{layer}attn_v_b.weight")
+            name = f"{layer}attn_kv_b.weight"
+            if layer == keys or values is None or name in self.stored:
+                continue
+            if len(tensor.shape) != 3 or len(values.shape) != 3 or tensor.shape[:2] != values.shape[::2]:
+                raise InputError(
+                    "tensors {keys} and {values} have shapes {key_shape} and {value_shape}",
+                    where=str(self.file),
+                    expected=message("[head, narrow, key] and [head, value, narrow]"),
+                    keys=repr(keys),
+                    values=repr(values.name),
+                    key_shape=list(tensor.shape),
+                    value_shape=list(values.shape),
+                )
+            pairs[name] = (keys, values.name)
+        return pairs
 
     def for_family(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The config and the tensors as the family's own files have them, all in memory: what another library reads."""
@@ -192,17 +202,24 @@ class GgufCheckpoint(DerivedCheckpoint):
         """What the file says, under every name that a family may read it by; what it does not say is left out."""
         own, tensors = self.metadata.own, self._tensors
         width, heads = own("embedding_length"), own("attention.head_count")
-        layers = own("block_count")
+        layers, self._ahead = own("block_count"), 0
+        ahead = own("nextn_predict_layers")
+        if _sizes(layers, ahead) and ahead < layers:
+            layers, self._ahead = layers - ahead, ahead
         if isinstance(heads, np.ndarray):
             heads = self._alike("attention.head_count", heads)
         kv_heads = own("attention.head_count_kv")
-        attending = None
+        recurrent = own("attention.recurrent_layers")
+        attending = None if not isinstance(recurrent, np.ndarray) else [not entry for entry in recurrent.tolist()]
         if isinstance(kv_heads, np.ndarray):
-            attending = [GLOBAL if count else CONVOLUTION for count in kv_heads.tolist()]
+            attending = [bool(count) for count in kv_heads.tolist()]
             kv_heads = self._alike("attention.head_count_kv", kv_heads[kv_heads > 0])
         inner = own("feed_forward_length")
         if isinstance(inner, np.ndarray):
             inner = self._alike("feed_forward_length", inner)
+        expert_inner = own("expert_feed_forward_length")
+        if isinstance(expert_inner, np.ndarray):
+            expert_inner = self._alike("expert_feed_forward_length", expert_inner)
         table, first = tensors.get("token_embd.weight"), "blk.0."
         dim = own("attention.key_length")
         usual = width // heads if _sizes(width, heads) else None
@@ -214,6 +231,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         base, positions = own("rope.freq_base") or 10000.0, own("context_length")
         scale, cap = own("attention.scale"), own("attn_logit_softcapping")
         experts, chosen = own("expert_count"), own("expert_used_count")
+        shared_inner = own("expert_shared_feed_forward_length")
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
         parallel, two_norms = own("use_parallel_residual"), f"{first}attn_norm_2.weight" in tensors
         grouped = _sizes(kv_heads, heads) and 1 < kv_heads < heads
@@ -236,8 +254,9 @@ class GgufCheckpoint(DerivedCheckpoint):
             "original_max_position_embeddings": own("rope.scaling.original_context_length"),
             "sliding_window": own("attention.sliding_window"),
             **_windows(own("attention.sliding_window_pattern")),
-            **({} if attending is None else {"layer_types": attending}),
+            **_attending(attending, CONVOLUTION if own("shortconv.l_cache") else LINEAR),
             "conv_L_cache": own("shortconv.l_cache"), "block_auto_adjust_ff_dim": False,
+            **self._recurrence(width),
             "clip_qkv": own("attention.clamp_kqv") or None,
             "new_decoder_architecture": two_norms or grouped, "num_ln_in_parallel_attn": 1 + two_norms,
             "multi_query": kv_heads == 1, "num_kv_heads": kv_heads, "ffn_hidden_size": inner,
@@ -247,10 +266,17 @@ class GgufCheckpoint(DerivedCheckpoint):
             "logits_scaling": own("logit_scale"), "logit_scale": own("logit_scale"),
             "num_local_experts": experts or None, "num_experts": experts or None,
             "num_experts_per_tok": chosen or None,
-            "moe_intermediate_size": own("expert_feed_forward_length"),
-            "shared_expert_intermediate_size": own("expert_shared_feed_forward_length"),
+            "moe_intermediate_size": expert_inner, "n_routed_experts": experts or None, "moe_topk": chosen or None,
+            "shared_expert_intermediate_size": shared_inner, "shared_intermediate_size": shared_inner or inner,
+            "n_shared_experts": own("expert_shared_count"), "norm_topk_prob": own("expert_weights_norm"),
+            "n_group": own("expert_group_count"), "topk_group": own("expert_group_used_count"),
+            "routed_scaling_factor": own("expert_weights_scale"),
+            "first_k_dense_replace": own("leading_dense_block_count"),
+            "num_dense_layers": own("leading_dense_block_count"),
+            "full_attention_interval": own("full_attention_interval"), "rotary_dim": rotated,
+            "llama_4_scaling_beta": own("attention.temperature_scale"),
             "attention_out_bias": f"{first}attn_output.bias" in tensors,
-            "type_vocab_size": None if types is None else types.shape[0],
+            "type_vocab_size": 0 if types is None else types.shape[0],
             "attention_bias": biased, "use_qkv_bias": biased, "use_bias": biased,
             "mlp_bias": f"{first}ffn_up.bias" in tensors,
             "use_qk_norm": f"{first}attn_q_norm.weight" in tensors,
@@ -264,6 +290,24 @@ class GgufCheckpoint(DerivedCheckpoint):
         more = model_family.gguf(self.metadata) if model_family is not None and model_family.gguf is not None else {}
         stated = {key: value for key, value in values.items() if value is not None} | dict(more)
         return {key: _plain(value) for key, value in stated.items()}
+
+    def _recurrence(self, width: object) -> dict[str, object]:
+        """The sizes of layers that do not attend, under the names of all families that have such."""
+        own, tensors = self.metadata.own, self._tensors
+        inner, state, groups = own("ssm.inner_size"), own("ssm.state_size"), own("ssm.group_count")
+        kernel, steps = own("ssm.conv_kernel"), own("ssm.time_step_rank")
+        if inner is None:
+            return {}
+        return {
+            "mamba_expand": inner // width if _sizes(inner, width) else None,
+            "mamba_d_conv": kernel, "linear_conv_kernel_dim": kernel,
+            "mamba_d_state": state, "linear_key_head_dim": state,
+            "mamba_n_groups": groups, "linear_num_key_heads": groups,
+            "mamba_n_heads": steps, "mamba_dt_rank": steps, "linear_num_value_heads": steps,
+            "linear_value_head_dim": inner // steps if _sizes(inner, steps) else None,
+            "mamba_conv_bias": any(name.endswith(".ssm_conv1d.bias") for name in tensors),
+            "mamba_proj_bias": any(name.endswith(".ssm_in.bias") for name in tensors),
+        }  # fmt: skip
 
     def _scaling(self, rotated: object) -> dict[str, object] | None:
         """How positions are stretched: what the metadata say, or the divisors that stand among the tensors."""
@@ -294,12 +338,22 @@ class GgufCheckpoint(DerivedCheckpoint):
             "attention_factor": magnitude,
             "beta_fast": own("rope.scaling.yarn_beta_fast"),
             "beta_slow": own("rope.scaling.yarn_beta_slow"),
+            **self._magnitude(),
         }
         return scaling | {key: value for key, value in more.items() if value is not None}
 
+    def _magnitude(self) -> dict[str, object]:
+        """By what the stretching of positions makes scores larger; files have one number for the two of configs."""
+        stated = self.metadata.own("rope.scaling.yarn_log_multiplier")
+        if not isinstance(stated, float):
+            return {}
+        # the converter of DeepSeek writes a tenth of it
+        multiplier = round(stated * 10, 6) if self.metadata.architecture == "deepseek2" else stated
+        return {"mscale": multiplier, "mscale_all_dim": multiplier}
+
     def _divisors(self, name: str) -> list[float]:
         tensor = self.stored[f"{name}.weight"]
-        recipe = BlockRecipe(self, tensor, self._tensors[f"{name}.weight"], 0)
+        recipe = BlockRecipe(self.fill, tensor, self._tensors[f"{name}.weight"], Undone())
         numbers: list[float] = recipe.rows(0, tensor.shape[0]).reshape(-1).tolist()
         return numbers
 
@@ -349,6 +403,8 @@ MEANINGFUL: Mapping[str, tuple[object, ...]] = {
     "num_experts": (0,),
     "residual_multiplier": (1.0, 0.0),
     "embedding_multiplier": (1.0, 0.0),
+    "routed_scaling_factor": (1.0, 0.0),
+    "llama_4_scaling_beta": (0.0,),
 }
 """Settings that no family may pass over in silence, each with the values that change nothing."""
 SAME = {"num_experts": "num_local_experts"}
@@ -360,6 +416,14 @@ def _windows(pattern: object) -> dict[str, object]:
     if isinstance(pattern, np.ndarray):
         return {"layer_types": [LOCAL if local else GLOBAL for local in pattern.tolist()]}
     return {"sliding_window_pattern": pattern}
+
+
+def _attending(layers: list[bool] | None, other: str) -> dict[str, object]:
+    """Which layers attend, in the ways in which configs say it. other: the type of those that do not."""
+    if layers is None:
+        return {}
+    kinds = [GLOBAL if attends else other for attends in layers]
+    return {"layer_types": kinds, "attn_layer_indices": [place for place, attends in enumerate(layers) if attends]}
 
 
 def _sizes(*values: object) -> bool:
@@ -386,87 +450,6 @@ def _norms_as_stored(spec: Spec) -> Spec:
         blocks.append(replace(block, attention=attention, norms=norms))
     final = None if spec.final_norm is None else stored(spec.final_norm)
     return replace(spec, blocks=tuple(blocks), final_norm=final)
-
-
-INSIDE: Mapping[str, Source] = {
-    "attn.in": "attn_norm",
-    "attn.q": "attn_q",
-    "attn.k": "attn_k",
-    "attn.v": "attn_v",
-    "attn.o": "attn_output",
-    "attn.q_norm": "attn_q_norm",
-    "attn.k_norm": "attn_k_norm",
-    "attn.sinks": "attn_sinks.weight",
-    "attn.out": "post_attention_norm",
-    "attn.sum": "attn_output_norm",
-    "mlp.in": "ffn_norm|post_attention_norm",
-    "mlp.gate": "ffn_gate",
-    "mlp.up": "ffn_up",
-    "mlp.down": "ffn_down",
-    "mlp.out": "post_ffw_norm",
-    "mlp.sum": "layer_output_norm",
-    "mixer.input": "shortconv.in_proj",
-    "mixer.conv": "shortconv.conv",
-    "mixer.output": "shortconv.out_proj",
-    "shared.gate": "ffn_gate_shexp",
-    "shared.up": "ffn_up_shexp",
-    "shared.down": "ffn_down_shexp",
-    "shared.share": "ffn_gate_inp_shexp",
-    "experts.router": "ffn_gate_inp",
-    "experts.gate": PerExpert("ffn_gate_exps"),
-    "experts.up": PerExpert("ffn_up_exps"),
-    "experts.down": PerExpert("ffn_down_exps"),
-}
-"""Role → module of a layer."""
-OUTSIDE: Mapping[str, Source] = {
-    "tokens": "token_embd",
-    "positions": "position_embd",
-    "types": "token_types",
-    "embed.norm": "token_embd_norm",
-    "final": "output_norm",
-    "head": "output",
-}
-IGNORED = ("rope_freqs.weight", "rope_factors_*.weight", "blk.*.attn_rot_embd", "output.*", "cls.*")
-
-
-def _names(spec: Spec, tensors: Mapping[str, TensorInfo]) -> Names:
-    """Which tensor plays which role; queries, keys and values may share one, and so may both halves of a gated part."""
-    inside = dict(INSIDE)
-    if "blk.0.attn_qkv.weight" in tensors:
-        inside["attn.q attn.k attn.v"] = Concat("attn_qkv")
-        for role in ("attn.q", "attn.k", "attn.v"):
-            del inside[role]
-    first = spec.blocks[0].mlp
-    if isinstance(first, Mlp) and first.gated and "blk.0.ffn_gate.weight" not in tensors:
-        inside["mlp.gate mlp.up"] = Concat("ffn_up")
-        for role in ("mlp.gate", "mlp.up"):
-            del inside[role]
-    if "blk.0.attn_norm_2.weight" in tensors:  # the first stands before the feed-forward part
-        inside |= {"attn.in": "attn_norm_2", "mlp.in": "attn_norm"}
-    # LFM2's converter calls its last norm by the name of another
-    outside = OUTSIDE if "output_norm.weight" in tensors else {**OUTSIDE, "final": "token_embd_norm"}
-    return Names(layer="blk.{layer}.", inside=inside, outside=outside, ignored=IGNORED)
-
-
-AXIS_OF_ONE = {"shortconv.conv.weight": 1, "ffn_gate_inp_shexp.weight": 0}
-"""The tensors that are stored without an axis of length 1, by the end of their names, and which it is."""
-
-
-def _with_axis(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A tensor's shape with the axis that the files leave out."""
-    for end, axis in AXIS_OF_ONE.items():
-        if name.endswith(end) and len(shape) == axis + 1:
-            return (*shape[:axis], 1, *shape[axis:])
-    return shape
-
-
-REORDERED = re.compile(r"blk\.(\d+)\.attn_[qk]\.(weight|bias)")
-
-
-def _head_of(name: str, spec: Spec) -> int:
-    """Rows of a head of queries or keys; 0 for any other tensor."""
-    match = REORDERED.fullmatch(name)
-    return spec.blocks[0].attention.head_dim if match else 0
 
 
 def open_gguf(path: Path) -> GgufCheckpoint:

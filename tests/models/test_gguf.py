@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -34,7 +35,8 @@ from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS
 from attncli.inputs.gguf_file import Metadata
 from attncli.inputs.gguf_tokenizer import gguf_tokenizer
-from attncli.models import gguf as gguf_module
+from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
+from attncli.models.gguf_tensors import JoinedHeads, Undone
 from attncli.models.verify import verify
 
 IDS = [7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17]
@@ -50,19 +52,54 @@ FILES = {
     "glm": "chatglm", "falcon": "falcon", "falcon new": "falcon", "gpt_oss": "gpt-oss", "granitemoe": "granitemoe",
     "lfm2": "lfm2",
     "nemotron": "nemotron", "olmo": "olmo", "olmo3": "olmo2", "qwen2_moe": "qwen2moe", "seed_oss": "seed_oss",
+    "deepseek_v2": "deepseek2", "deepseek_v2 with one projection": "deepseek2", "deepseek_v3": "deepseek2",
+    "glm4_moe": "glm4moe", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe",
+    "granitemoehybrid": "granitehybrid", "granitemoehybrid without experts": "granitehybrid", "bamba": "granitehybrid",
+    "jamba": "jamba", "jamba without experts": "jamba", "lfm2_moe": "lfm2moe", "llama4_text": "llama4",
+    "mistral": "mistral3", "ministral3": "mistral3", "minimax_m2": "minimax-m2", "hunyuan_v1_moe": "hunyuan-moe",
+    "modernbert": "modern-bert", "t5": "t5", "t5 gated": "t5", "umt5": "t5", "embedding gemma": "gemma-embedding",
+    "distilbert": "bert", "roberta": "bert", "jina_embeddings_v3": "jina-bert-v3",
 }  # fmt: skip
 """A case of tests/tiny_checkpoints.py, and the architecture that GGUF files of it name."""
 
 
-MORE = {
+LATENT_KEYS = {
+    "attention.head_count_kv": 1, "attention.key_length": 20, "attention.value_length": 14,
+    "attention.key_length_mla": 10, "attention.value_length_mla": 7,
+}  # fmt: skip
+MORE: dict[str, dict[str, object]] = {
     "lfm2": {"attention.head_count_kv": [0, 2, 0], "attention.layer_norm_rms_epsilon": 1e-3, "feed_forward_length": 32,
              "attention.layer_norm_epsilon": None},
+    "lfm2_moe": {"attention.head_count_kv": [0, 2, 0], "attention.layer_norm_rms_epsilon": 1e-3,
+                 "expert_gating_func": 2},
     "olmo3": {"attention.sliding_window_pattern": [True, False, True], "rope.scaling.type": "yarn",
               "rope.scaling.original_context_length": 16},
     "gpt_oss": {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
                 "rope.scaling.original_context_length": 16},
     "falcon": {"attention.head_count_kv": 1, "feed_forward_length": 144},
     "falcon new": {"attention.head_count_kv": 3, "feed_forward_length": 144},
+    "deepseek_v2": LATENT_KEYS | {"rope.scaling.yarn_log_multiplier": 0.09},
+    "deepseek_v2 with one projection": LATENT_KEYS,
+    "deepseek_v3": LATENT_KEYS | {"rope.scaling.yarn_log_multiplier": 0.1, "expert_gating_func": 2,
+                                  "expert_weights_norm": True},
+    "glm4_moe": {"expert_gating_func": 2, "expert_weights_norm": True},
+    "qwen3_next": {"ssm.inner_size": 20, "attention.recurrent_layers": [True, False, True]},
+    "qwen3_5_text": {"ssm.inner_size": 20, "attention.recurrent_layers": [False, True, True, False]},
+    "qwen3_5_moe_text": {"ssm.inner_size": 20, "attention.recurrent_layers": [False, True]},
+    "granitemoehybrid": {"ssm.inner_size": 72, "attention.head_count_kv": [0, 2, 0]},
+    "granitemoehybrid without experts": {"ssm.inner_size": 72, "attention.head_count_kv": [2, 0, 2]},
+    "bamba": {"ssm.inner_size": 72, "attention.head_count_kv": [0, 1, 0], "rope.scaling.finetuned": True,
+              "rope.dimension_count": 6},
+    "jamba": {"ssm.inner_size": 72, "attention.head_count_kv": [0, 2, 0]},
+    "jamba without experts": {"ssm.inner_size": 72, "attention.head_count_kv": [2, 0, 2]},
+    "llama4_text": {"expert_feed_forward_length": 41},
+    "ministral3": {"rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.3},
+    "modernbert": {"attention.layer_norm_rms_epsilon": 1e-3, "attention.layer_norm_epsilon": None,
+                   "attention.sliding_window": 6, "rope.scaling.type": "none", "attention.causal": False},
+    "t5": {"attention.layer_norm_rms_epsilon": 1e-3}, "t5 gated": {"attention.layer_norm_rms_epsilon": 1e-3},
+    "umt5": {"attention.layer_norm_rms_epsilon": 1e-3},
+    "hunyuan_v1_moe": {"expert_used_count": 2},
+    "roberta": {"context_length": 27},
 }  # fmt: skip
 """Metadata that converters write besides."""
 
@@ -103,6 +140,25 @@ def fitting(name: str) -> Case:
             **rope("yarn", factor=4.0, original_max_position_embeddings=16, truncate=False),
         },
         "lfm2": {"conv_bias": False},
+        "deepseek_v2": {
+            **rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.9, mscale_all_dim=0.9),
+            "attention_bias": False,
+        },
+        "deepseek_v2 with one projection": {"mlp_bias": False},
+        "deepseek_v3": {"attention_bias": False},
+        "qwen3_next": {"attention_bias": False},
+        "granitemoehybrid without experts": {"position_embedding_type": None},
+        "jamba": {"mamba_proj_bias": False},
+        "lfm2_moe": {"routed_scaling_factor": 1.0},
+        "llama4_text": {"attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1},
+        "mistral": {"sliding_window": None},
+        "ministral3": {"sliding_window": None},
+        "hunyuan_v1_moe": {"moe_topk": [2, 2]},
+        "modernbert": {"norm_bias": False, "attention_bias": False, "mlp_bias": False},
+        "t5": {"relative_attention_max_distance": 128},
+        "t5 gated": {"relative_attention_max_distance": 128},
+        "umt5": {"relative_attention_max_distance": 128},
+        "embedding gemma": {"query_pre_attn_scalar": 10, "num_hidden_layers": 6, "layer_types": None},
         "qwen2_moe": {"use_sliding_window": False, "mlp_only_layers": [], "norm_topk_prob": False},
         "olmo": {"clip_qkv": 0.7},
         "granitemoe": {"num_hidden_layers": 2},
@@ -133,12 +189,49 @@ def test_a_file_shows_what_its_folder_shows(name: str, pair: Callable[[str], tup
     assert difference < PARITY, difference
 
 
-def test_without_undoing_the_permutation_it_would_be_another_model(
-    pair: Callable[[str], tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+def turned_around(recipe: JoinedHeads, start: int, stop: int) -> np.ndarray:
+    """The values before the keys."""
+    rows = JOINED(recipe, start, stop).reshape(-1, recipe.unit, 14)
+    return rows[:, ::-1].reshape(-1, 14)
+
+
+JOINED = JoinedHeads.rows
+SPOILT: dict[str, tuple[str, str, object]] = {
+    "the order of queries and keys": ("llama", "gguf_tensors.REORDERED", re.compile("nothing")),
+    "the order of values": ("qwen3_5_text", "gguf_tensors.TILED", {}),
+    "the logarithm": ("qwen3_next", "gguf.undone", lambda *given: Undone()),
+    "keys before values": ("deepseek_v3", "gguf_tensors.JoinedHeads.rows", turned_around),
+    "norms as stored": ("qwen3_next", "gguf._norms_as_stored", lambda spec: spec),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_without_undoing_what_the_converter_did_it_would_be_another_model(
+    what: str, pair: Callable[[str], tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
 ):
-    folder, file = pair("llama")
-    monkeypatch.setattr("attncli.models.gguf.REORDERED", gguf_module.re.compile("nothing"))
-    assert np.abs(weights(folder) - weights(file)).max() > 0.1
+    name, place, other = SPOILT[what]
+    folder, file = pair(name)
+    monkeypatch.setattr(f"attncli.models.{place}", other)
+    assert np.abs(weights(folder) - weights(file)).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["t5", "umt5"])
+def test_the_decoder_of_a_file_shows_what_its_folder_shows(name: str, pair: Callable[[str], tuple[Path, Path]]):
+    rows = []
+    for path in pair(name):
+        model = attncli.load(path, note=None, dtype="float64")
+        decoder = model.decoder(ids_of(model))
+        traces = list(decoder.trace(decoder.tokenizer.ids_to_tokens(IDS[:5])))
+        rows.append([side for trace in traces for side in (trace.stages["weights"], trace.cross.stages["weights"])])
+    for a, b in zip(*rows, strict=True):
+        assert np.abs(a - b).max() < PARITY
+
+
+def test_every_architecture_and_family_that_is_named_is_held_against_a_folder():
+    assert set(ARCHITECTURES) - {"t5encoder"} == set(FILES.values())
+    assert {kind for kinds in RELATIVES.values() for _, kind in kinds} <= {CASES[name].model_type for name in FILES}
+    listed = {row["name"]: row["families"] for row in json.loads(ask("models", "list", "--json").out)["formats"]}
+    assert listed["GGUF"] == list(GGUF_FAMILIES)
 
 
 def test_queries_and_keys_have_the_folders_order(pair: Callable[[str], tuple[Path, Path]]):

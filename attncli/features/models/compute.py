@@ -22,7 +22,7 @@ from attncli.mechanism.mask import describe_mask, spec_text
 from attncli.mechanism.spec import Attention, Block, LinearAttention, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
-from attncli.models.families import ARCHITECTURES, BY_TRANSFORMERS, FOUR_BIT_EXPERTS, MODEL_TYPES, WITH_EXPERTS
+from attncli.models.families import BY_TRANSFORMERS, FOUR_BIT_EXPERTS, GGUF_FAMILIES, MODEL_TYPES
 from attncli.models.verify import LIMIT, RATIO, Verification
 
 
@@ -550,12 +550,11 @@ def models_document(cache: Path) -> ModelsDocument:
 
 def _formats() -> list[FormatRow]:
     """Every way in which weights may lie in files."""
-    gguf_families = sorted({*ARCHITECTURES.values(), *WITH_EXPERTS.values()})
     whole, loops = message("transformers' run, float64, 1e-10"), message("loops of its description, 1e-6")
     proofs: list[tuple[str, list[str], str]] = [
         ("safetensors", [], whole),
         ("pytorch_model.bin", [], whole),
-        ("GGUF", gguf_families, message("the folder's run, 1e-6")),
+        ("GGUF", list(GGUF_FAMILIES), message("the folder's run, 1e-6")),
         *((method, list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [], loops) for method in METHODS),
         ("adapter", [], message("PEFT's merge, 1e-6")),
     ]

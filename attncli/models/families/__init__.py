@@ -47,21 +47,33 @@ ARCHITECTURES = {
     "chatglm": "glm",
     "cohere2": "cohere2",
     "command-r": "cohere",
+    "deepseek2": "deepseek_v2",
     "ernie4_5": "ernie4_5",
     "exaone4": "exaone4",
     "falcon": "falcon",
     "gemma": "gemma",
+    "gemma-embedding": "gemma3_text",
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
     "glm4": "glm4",
+    "glm4moe": "glm4_moe",
     "gpt-oss": "gpt_oss",
     "gpt2": "gpt2",
     "gptneox": "gpt_neox",
     "granite": "granite",
+    "granitehybrid": "granitemoehybrid",
     "granitemoe": "granitemoe",
     "hunyuan-dense": "hunyuan_v1_dense",
+    "hunyuan-moe": "hunyuan_v1_moe",
+    "jamba": "jamba",
+    "jina-bert-v3": "jina_embeddings_v3",
     "lfm2": "lfm2",
+    "lfm2moe": "lfm2_moe",
     "llama": "llama",
+    "llama4": "llama4_text",
+    "minimax-m2": "minimax_m2",
+    "mistral3": "mistral",
+    "modern-bert": "modernbert",
     "nemotron": "nemotron",
     "nomic-bert": "nomic_bert",
     "olmo": "olmo",
@@ -71,19 +83,32 @@ ARCHITECTURES = {
     "qwen2": "qwen2",
     "qwen2moe": "qwen2_moe",
     "qwen3": "qwen3",
+    "qwen35": "qwen3_5_text",
+    "qwen35moe": "qwen3_5_moe_text",
     "qwen3moe": "qwen3_moe",
+    "qwen3next": "qwen3_next",
     "seed_oss": "seed_oss",
     "smollm3": "smollm3",
     "stablelm": "stablelm",
     "starcoder2": "starcoder2",
+    "t5": "t5",
+    "t5encoder": "t5",
 }
 """The family of each architecture that GGUF files are read of, by the name that it has there."""
 FOUR_BIT_EXPERTS = ("gpt_oss",)
 """The families whose experts MXFP4 is read of."""
-WITH_EXPERTS = {"llama": "mixtral"}
-"""The family of an architecture whose layers have experts, where that is another."""
-WITH_WINDOWS = {"olmo2": "olmo3"}
-"""Likewise, of one whose layers have windows."""
+RELATIVES: dict[str, tuple[tuple[str, str], ...]] = {
+    "deepseek2": (("blk.*.exp_probs_b.bias", "deepseek_v3"),),
+    "granitehybrid": (("rope.scaling.finetuned", "bamba"),),
+    "llama": (("expert_count", "mixtral"),),
+    "mistral3": (("attention.temperature_scale", "ministral3"),),
+    "olmo2": (("attention.sliding_window", "olmo3"),),
+    "t5": (("enc.blk.1.attn_rel_b.weight", "umt5"),),
+    "t5encoder": (("enc.blk.1.attn_rel_b.weight", "umt5"),),
+}
+"""The families of an architecture besides, each by a key or a tensor that only its files have."""
+GGUF_FAMILIES = tuple(sorted({*ARCHITECTURES.values(), *(kind for kinds in RELATIVES.values() for _, kind in kinds)}))
+"""The families that GGUF files are read of."""
 
 BY_TRANSFORMERS = {
     "gemma3n_text": message("several vectors a token between layers, shared keys"),

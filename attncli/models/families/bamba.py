@@ -86,4 +86,4 @@ def biases(config: Config) -> tuple[str, ...]:
     return (*convolution, *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()))
 
 
-FAMILIES = {"bamba": Family(spec, NAMES)}
+FAMILIES = {"bamba": Family(spec, NAMES, permuted=True)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -14,6 +14,9 @@ from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm,
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope, stretched_scale
 from attncli.models.families import llama, qwen2
 from attncli.models.family import Family, Source
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 MIXTURE: Mapping[str, Source] = {
     **qwen2.EXPERTS,
@@ -180,7 +183,31 @@ def deepseek_v3(config: Config) -> Spec:
     )
 
 
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files call otherwise: the sizes of heads, in older files in place of narrow vectors, and
+    how experts are chosen."""
+    own, scores = metadata.own, {1: "softmax", 2: "sigmoid"}
+    rotated, whole = own("rope.dimension_count"), own("attention.key_length_mla") or own("attention.key_length")
+    known = isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole
+    heads, groups = own("attention.head_count"), own("expert_group_count")
+    by_group = isinstance(groups, int) and groups > 1
+    corrected = any("exp_probs_b" in name for name in metadata.tensors)
+    return {
+        "num_key_value_heads": heads,
+        "head_dim": None,
+        "qk_rope_head_dim": rotated,
+        "qk_nope_head_dim": whole - rotated if known else None,
+        "v_head_dim": own("attention.value_length_mla") or own("attention.value_length"),
+        "q_lora_rank": own("attention.q_lora_rank"),
+        "kv_lora_rank": own("attention.kv_lora_rank"),
+        "partial_rotary_factor": 1.0,
+        "norm_topk_prob": bool(own("expert_weights_norm")),
+        "scoring_func": scores.get(own("expert_gating_func")),
+        "topk_method": None if corrected or not by_group else GROUPED,
+    }
+
+
 FAMILIES = {
-    "deepseek_v2": Family(spec, NAMES, fixed=FIXED),
-    "deepseek_v3": Family(deepseek_v3, DEEPSEEK_V3_NAMES, fixed=DEEPSEEK_V3_FIXED),
+    "deepseek_v2": Family(spec, NAMES, fixed=FIXED, gguf=gguf_keys),
+    "deepseek_v3": Family(deepseek_v3, DEEPSEEK_V3_NAMES, fixed=DEEPSEEK_V3_FIXED, gguf=gguf_keys),
 }

@@ -105,10 +105,13 @@ def sandwich(norm: Norm) -> dict[Place, Norm]:
 
 def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
     """What GGUF files leave out: the scale of the scores, of the head's width but in the model of 27 billion weights,
-    which has this many layers: there it is the width shared out among the heads."""
+    which has this many layers: there it is the width shared out among the heads. EmbeddingGemma sees both ways."""
     width, heads = metadata.own("embedding_length"), metadata.own("attention.head_count")
     largest = metadata.own("block_count") == largest_depth and isinstance(width, int) and isinstance(heads, int)
-    return {"query_pre_attn_scalar": width // heads if largest else metadata.own("attention.key_length")}
+    return {
+        "query_pre_attn_scalar": width // heads if largest else metadata.own("attention.key_length"),
+        "use_bidirectional_attention": metadata.architecture == "gemma-embedding",
+    }
 
 
 GEMMA3_TEXT_NAMES = GEMMA2_NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})

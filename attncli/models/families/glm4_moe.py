@@ -3,12 +3,17 @@ Source: GLM Team, 2025."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import QkNorm, Routing, Spec
 from attncli.models.config import Config, rope
 from attncli.models.families import deepseek_v2, llama, qwen2
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 NAMES = replace(
     qwen2.QWEN3_NAMES.with_roles(deepseek_v2.MIXTURE), ignored=(*llama.NAMES.ignored, "layers.46.*", "layers.92.*")
@@ -52,4 +57,9 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "glm4_moe", blocks, final=norm, biases=biases)
 
 
-FAMILIES = {"glm4_moe": Family(spec, NAMES)}
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files say by silence: that shares need not sum to 1."""
+    return {"norm_topk_prob": bool(metadata.own("expert_weights_norm"))}
+
+
+FAMILIES = {"glm4_moe": Family(spec, NAMES, gguf=gguf_keys)}

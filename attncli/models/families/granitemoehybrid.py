@@ -3,12 +3,17 @@ token, or that part alone. Source: Granite Team, 2025."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Embedding, Experts, Mlp, Spec
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
 from attncli.models.families import bamba, granite, llama
 from attncli.models.family import Concat, Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 NAMES = granite.GRANITEMOE_NAMES.with_roles(
     {
@@ -67,4 +72,9 @@ def _part(config: Config) -> Mlp | Experts:
     return Experts(count, min(chosen, count), width, shared.activation, renormalise=True, shared=shared)
 
 
-FAMILIES = {"granitemoehybrid": Family(spec, NAMES)}
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files say by silence: that there are no experts."""
+    return {"num_local_experts": metadata.own("expert_count") or 0}
+
+
+FAMILIES = {"granitemoehybrid": Family(spec, NAMES, permuted=True, gguf=gguf_keys)}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from attncli.errors import UnsupportedError
 from attncli.mechanism.spec import Experts, Norm, SelectiveScan, Spec
 from attncli.models.config import ACTIVATIONS, Config
 from attncli.models.families import bamba, llama
 from attncli.models.family import Family, StackedTensor
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 NAMES = bamba.NAMES.with_roles(
     {
@@ -74,4 +82,23 @@ def _scan(config: Config) -> SelectiveScan:
     )
 
 
-FAMILIES = {"jamba": Family(spec, NAMES)}
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files say by their tensors: which layers attend and which have experts, in even steps."""
+    keys: dict[str, object] = {"num_experts": metadata.own("expert_count") or 1}
+    for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
+        name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")
+        layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
+        steps = {after - before for before, after in pairwise(layers)} or {(metadata.own("block_count") or 0) + 1}
+        if len(steps) > 1:
+            raise UnsupportedError(
+                "layers {layers} have {mark}",
+                where=metadata.where,
+                expected="layers in even steps",
+                layers=", ".join(map(str, layers[:8])),
+                mark=mark,
+            )
+        keys |= {f"{kind}_layer_period": max(steps), f"{kind}_layer_offset": layers[0]} if layers else {}
+    return keys
+
+
+FAMILIES = {"jamba": Family(spec, NAMES, gguf=gguf_keys)}

@@ -3,6 +3,8 @@ Source: Meta, 2025."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from attncli.language import message
@@ -11,6 +13,9 @@ from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, S
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 NAMES = replace(
     llama.NAMES.with_roles(
@@ -31,6 +36,8 @@ NAMES = replace(
 
 FIXED = {"for_llm_compressor": FixedValue(False, "experts would be stored one by one")}
 
+LARGEST = 128
+"""Experts of the model whose queries and keys are not normed."""
 CHUNKED, WHOLE = "chunked_attention", "full_attention"
 
 
@@ -96,4 +103,21 @@ def _experts(config: Config) -> Experts:
     return Experts(count, per_token, part.width, part.activation, renormalise=False, shared=part, routing=routing)
 
 
-FAMILIES = {"llama4_text": Family(spec, NAMES, fixed=FIXED)}
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: which models norm queries and keys, and that those without windows rotate in all
+    layers."""
+    own = metadata.own
+    keys: dict[str, object] = {
+        "intermediate_size": own("expert_feed_forward_length"),
+        "intermediate_size_mlp": own("feed_forward_length"),
+        "interleave_moe_layer_step": own("interleave_moe_layer_step"),
+        "use_qk_norm": own("expert_count") != LARGEST,
+        "sliding_window": None,
+    }
+    layers = own("block_count")
+    if own("attention.sliding_window") == 0 and isinstance(layers, int):
+        keys |= {"no_rope_layers": [1] * layers, "layer_types": [WHOLE] * layers, "attn_temperature_tuning": False}
+    return keys
+
+
+FAMILIES = {"llama4_text": Family(spec, NAMES, fixed=FIXED, gguf=gguf_keys)}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Spec, Temperature
 from attncli.models.config import Config, causal, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 
 def spec(config: Config) -> Spec:
@@ -50,8 +55,30 @@ def ministral3(config: Config) -> Spec:
     return llama.decoder(config, "ministral3", [block] * llama.depth(config), final=norm, biases=())
 
 
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files say by silence: that there is no window."""
+    return {"sliding_window": metadata.own("attention.sliding_window")}
+
+
+def ministral3_gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files call otherwise: how much queries grow stands among the parameters of the rotary embedding."""
+    own = metadata.own
+    stretched = {
+        "rope_type": own("rope.scaling.type"),
+        "factor": own("rope.scaling.factor"),
+        "original_max_position_embeddings": own("rope.scaling.original_context_length"),
+        "beta_fast": own("rope.scaling.yarn_beta_fast"),
+        "beta_slow": own("rope.scaling.yarn_beta_slow"),
+        "mscale": own("rope.scaling.yarn_log_multiplier"),
+        "mscale_all_dim": own("rope.scaling.yarn_log_multiplier"),
+        GROWTH: own("attention.temperature_scale"),
+    }
+    scaling = {key: value for key, value in stretched.items() if value is not None}
+    return {"rope_scaling": scaling, GROWTH: None}
+
+
 FAMILIES = {
-    "mistral": Family(spec, llama.NAMES),
+    "mistral": Family(spec, llama.NAMES, permuted=True, gguf=gguf_keys),
     "ministral": Family(ministral, llama.NAMES),
-    "ministral3": Family(ministral3, llama.NAMES),
+    "ministral3": Family(ministral3, llama.NAMES, permuted=True, gguf=ministral3_gguf_keys),
 }

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attncli.mechanism.mask import Everywhere, Window
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
 from attncli.models.config import ACTIVATIONS, LOCAL, MOST_LAYERS, Config, FixedValue, layer_types, rope
 from attncli.models.family import Concat, Family, Names
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -69,4 +74,17 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILIES = {"modernbert": Family(spec, NAMES, fixed=FIXED)}
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files call otherwise: windows, activations, and the two bases of the rotary embedding."""
+    own, pattern = metadata.own, metadata.own("attention.sliding_window_pattern")
+    stated = {
+        "local_attention": own("attention.sliding_window"),
+        "global_attn_every_n_layers": pattern if isinstance(pattern, int) else None,
+        "global_rope_theta": own("rope.freq_base"),
+        "local_rope_theta": own("rope.freq_base_swa"),
+        "hidden_activation": own("hidden_activation"),
+    }
+    return {key: value for key, value in stated.items() if value is not None}
+
+
+FAMILIES = {"modernbert": Family(spec, NAMES, fixed=FIXED, gguf=gguf_keys)}

@@ -36,4 +36,4 @@ def spec(config: Config) -> Spec:
     return qwen3_next.gated(config, "qwen3_5_moe_text", lambda layer: experts, 2)
 
 
-FAMILIES = {"qwen3_5_moe_text": Family(spec, NAMES)}
+FAMILIES = {"qwen3_5_moe_text": Family(spec, NAMES, tiled=True)}

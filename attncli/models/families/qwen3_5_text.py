@@ -29,4 +29,4 @@ def spec(config: Config) -> Spec:
     return qwen3_next.gated(config, "qwen3_5_text", lambda layer: llama.gated_mlp(config, default=12288), 4)
 
 
-FAMILIES = {"qwen3_5_text": Family(spec, NAMES)}
+FAMILIES = {"qwen3_5_text": Family(spec, NAMES, tiled=True)}

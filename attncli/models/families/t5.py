@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names, SharedTensor
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
@@ -141,8 +146,30 @@ def umt5(config: Config) -> Spec:
     return replace(base, family="umt5", decoder=decoder)
 
 
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files call otherwise, and what llama.cpp takes for granted: how far distances are told apart, and which
+    activation a gated part has."""
+    own, tensors = metadata.own, metadata.tensors
+    gated = "enc.blk.0.ffn_gate.weight" in tensors
+    decoding = "dec.output_norm.weight" in tensors
+    return {
+        "d_model": own("embedding_length"),
+        "d_kv": own("attention.key_length"),
+        "d_ff": own("feed_forward_length"),
+        "num_layers": own("block_count"),
+        "num_decoder_layers": own("decoder_block_count") or own("block_count"),
+        "num_heads": own("attention.head_count"),
+        "relative_attention_num_buckets": own("attention.relative_buckets_count"),
+        "relative_attention_max_distance": 128,
+        "layer_norm_epsilon": own("attention.layer_norm_rms_epsilon"),
+        "feed_forward_proj": "gated-gelu" if gated else "relu",
+        "decoder_start_token_id": own("decoder_start_token_id"),
+        "is_encoder_decoder": decoding,
+    }
+
+
 FAMILIES = {
-    "t5": Family(spec, ENCODER, DECODER, FIXED),
-    "mt5": Family(mt5, ENCODER, DECODER, FIXED),
-    "umt5": Family(umt5, ENCODER.with_roles(UMT5_BUCKETS), DECODER.with_roles(UMT5_BUCKETS), FIXED),
+    "t5": Family(spec, ENCODER, DECODER, FIXED, gguf=gguf_keys),
+    "mt5": Family(mt5, ENCODER, DECODER, FIXED, gguf=gguf_keys),
+    "umt5": Family(umt5, ENCODER.with_roles(UMT5_BUCKETS), DECODER.with_roles(UMT5_BUCKETS), FIXED, gguf=gguf_keys),
 }

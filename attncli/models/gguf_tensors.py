@@ -1,0 +1,237 @@
+"""The tensors of GGUF files: which plays which role, and how what converters did to them is undone as they are read.
+
+Source: gguf-py's tables of names and llama.cpp's converters, by architecture, 2023-2026.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.inputs.checkpoint import Array, TensorInfo
+from attncli.inputs.derived_checkpoint import Recipe
+from attncli.inputs.gguf_file import GgufTensor
+from attncli.mechanism.spec import DeltaRule, Mlp, Spec
+from attncli.models.family import Concat, Family, GroupedTensor, Names, PerExpert, SharedTensor, Source
+
+INSIDE: Mapping[str, Source] = {
+    "attn.in": "attn_norm",
+    "attn.q": "attn_q|attn_q_b",
+    "attn.k": "attn_k",
+    "attn.v": "attn_v",
+    "attn.o": "attn_output|attn_o",
+    "attn.q_norm": "attn_q_norm",
+    "attn.k_norm": "attn_k_norm",
+    "attn.sinks": "attn_sinks.weight",
+    "attn.out": "post_attention_norm",
+    "attn.sum": "attn_output_norm",
+    "attn.q_down": "attn_q_a",
+    "attn.q_down_norm": "attn_q_a_norm",
+    "attn.kv_down": "attn_kv_a_mqa",
+    "attn.kv_down_norm": "attn_kv_a_norm",
+    "attn.kv": "attn_kv_b",
+    "attn.buckets": "attn_rel_b",
+    "cross.in": "cross_attn_norm",
+    "cross.q": "cross_attn_q",
+    "cross.k": "cross_attn_k",
+    "cross.v": "cross_attn_v",
+    "cross.o": "cross_attn_o",
+    "mlp.in": "ffn_norm|post_attention_norm",
+    "mlp.gate": "ffn_gate",
+    "mlp.up": "ffn_up",
+    "mlp.down": "ffn_down",
+    "mlp.out": "post_ffw_norm",
+    "mlp.sum": "layer_output_norm",
+    "mixer.input": "shortconv.in_proj|ssm_in",
+    "mixer.conv": "shortconv.conv|ssm_conv1d",
+    "mixer.output": "shortconv.out_proj|ssm_out",
+    "mixer.q mixer.k mixer.v": Concat("attn_qkv"),
+    "mixer.gate": "attn_gate",
+    "mixer.strength": "ssm_beta",
+    "mixer.time": "ssm_alpha|ssm_dt",
+    "mixer.step": "ssm_dt.bias",
+    "mixer.decay": "ssm_a",
+    "mixer.straight": "ssm_d",
+    "mixer.norm": "ssm_norm",
+    "mixer.select": "ssm_x",
+    "mixer.time_norm": "ssm_dt_norm",
+    "mixer.k_norm": "ssm_b_norm",
+    "mixer.q_norm": "ssm_c_norm",
+    "shared.gate": "ffn_gate_shexp",
+    "shared.up": "ffn_up_shexp",
+    "shared.down": "ffn_down_shexp",
+    "shared.share": "ffn_gate_inp_shexp",
+    "experts.router": "ffn_gate_inp",
+    "experts.correction": "exp_probs_b.bias|exp_probs_b",
+    "experts.gate": PerExpert("ffn_gate_exps"),
+    "experts.up": PerExpert("ffn_up_exps"),
+    "experts.down": PerExpert("ffn_down_exps"),
+}
+"""Role → module of a layer."""
+TOGETHER: Mapping[str, Source] = {
+    "attn.q attn.k attn.v": Concat("attn_qkv"),
+    "experts.gate experts.up": PerExpert("ffn_gate_up_exps"),
+    "mixer.q mixer.k mixer.v mixer.gate": GroupedTensor("ssm_in"),
+    "mixer.strength mixer.time": GroupedTensor("ssm_ba"),
+}
+"""Roles that share a tensor in the files that have it."""
+OUTSIDE: Mapping[str, Source] = {
+    "tokens": "token_embd",
+    "positions": "position_embd",
+    "types": "token_types",
+    "embed.norm": "token_embd_norm",
+    "final": "output_norm",
+    "head": "output",
+}
+IGNORED = (
+    *("rope_freqs.weight", "rope_factors_*.weight", "blk.*.attn_rot_embd", "output.*", "cls.*"),
+    *("blk.*.attn_k_b.weight", "blk.*.attn_v_b.weight", "dec.blk.0.cross_attn_rel_b.weight"),
+)
+
+
+def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond: range) -> Family:
+    """The family under the names of this format. beyond: the layers after the last, which predict further tokens."""
+    ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
+    if spec.decoder is None and "enc.output_norm.weight" not in tensors:
+        return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
+    sides = []
+    for side, prefix in ((spec, "enc."), (spec.decoder or spec, "dec.")):
+        names = _side(side, tensors, f"{prefix}blk.")
+        inside = dict(names.inside)
+        if f"{prefix}blk.1.attn_rel_b.weight" not in tensors:  # all layers use those of the first
+            inside["attn.buckets"] = SharedTensor(f"{prefix}blk.0.attn_rel_b")
+        outside = {**OUTSIDE, "final": f"{prefix}output_norm"}
+        sides.append(replace(names, inside=inside, outside=outside, ignored=ignored))
+    return replace(model_family, names=sides[0], decoder=sides[1])
+
+
+def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
+    """The names of an encoder or a decoder. layers: what stands before the numbers of its layers."""
+    inside, first = dict(INSIDE), spec.blocks[0]
+    if isinstance(first.mlp, Mlp) and first.mlp.gated and f"{layers}0.ffn_gate.weight" not in tensors:
+        inside["mlp.gate mlp.up"] = Concat("ffn_up")
+        for role in ("mlp.gate", "mlp.up"):
+            del inside[role]
+    if f"{layers}0.attn_norm_2.weight" in tensors:  # the first stands before the feed-forward part
+        inside |= {"attn.in": "attn_norm_2", "mlp.in": "attn_norm"}
+    if any(block.attention.gated for block in spec.blocks):
+        inside["attn.q attn.gate"] = GroupedTensor("attn_q")
+        del inside["attn.q"]
+    # LFM2's converter calls its last norm by the name of another
+    outside = OUTSIDE if "output_norm.weight" in tensors else {**OUTSIDE, "final": "token_embd_norm"}
+    return Names(layer=layers + "{layer}.", inside=inside, outside=outside, together=TOGETHER)
+
+
+def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A tensor's shape with the axes of length 1 that files leave out or add, and norms of groups in one row."""
+    for end, axis in (("conv.weight", 1), ("ssm_conv1d.weight", 1), ("ffn_gate_inp_shexp.weight", 0)):
+        if name.endswith(f".{end}") and len(shape) == axis + 1:
+            return (*shape[:axis], 1, *shape[axis:])
+    if name.endswith((".ssm_a", ".ssm_d")) and len(shape) == 2 and shape[1] == 1:
+        return shape[:1]
+    if name.endswith(".ssm_norm.weight") and len(shape) == 2:
+        return (shape[0] * shape[1],)
+    return shape
+
+
+class Undone(Struct, frozen=True):
+    """What is undone of a tensor.
+
+    head: rows of a head whose neighbouring rows are brought back to its two halves, 0 where rows stand in order.
+    rows, columns: where each row or column stands; None where they stand in order. decay: whether a decay is stored as
+    the power that it is of, with its sign.
+    """
+
+    head: int = 0
+    rows: Array | None = None
+    columns: Array | None = None
+    decay: bool = False
+
+
+Fill = Callable[[TensorInfo, Array, int, str], None]
+"""Fills an array from a byte on of the file that a tensor is in."""
+
+
+class BlockRecipe:
+    """Rows of a tensor out of its blocks."""
+
+    def __init__(self, fill: Fill, tensor: GgufTensor, info: TensorInfo, undone: Undone) -> None:
+        self._fill, self._tensor, self._info, self._undone = fill, tensor, info, undone
+        by_row = len(tensor.shape) > 1 or tensor.block.weights == 1
+        self.unit = (undone.head or 1) if by_row else 0
+
+    def rows(self, start: int, stop: int) -> Array:
+        undone = self._undone
+        if undone.rows is None:
+            numbers = self._stored(start, stop)
+        else:
+            order = undone.rows[start:stop]
+            runs = np.split(order, np.flatnonzero(np.diff(order) != 1) + 1)
+            numbers = np.concatenate([self._stored(int(run[0]), int(run[-1]) + 1) for run in runs])
+        if undone.columns is not None:
+            numbers = numbers[:, undone.columns]
+        if undone.decay:
+            with np.errstate(all="ignore"):  # what is no logarithm is told with its place
+                numbers = np.log(-numbers)
+        if not undone.head:
+            return numbers
+        pairs = numbers.reshape((-1, undone.head // 2, 2, *numbers.shape[1:]))
+        return pairs.swapaxes(1, 2).reshape(numbers.shape)
+
+    def _stored(self, start: int, stop: int) -> Array:
+        """The rows as the file has them."""
+        tensor, count = self._tensor, self._tensor.shape[0]
+        row_bytes = (tensor.stop - tensor.start) // count
+        raw = np.empty((stop - start) * row_bytes if self.unit else tensor.stop - tensor.start, np.uint8)
+        begin = tensor.start + (start * row_bytes if self.unit else 0)
+        self._fill(self._info, raw, begin, tensor.name)
+        return tensor.block.numbers(raw).reshape((stop - start, *tensor.shape[1:]))
+
+
+class JoinedHeads:
+    """Keys and values from the narrow vectors of latent attention, one head after the other, where a file has either in
+    a tensor of its own. keys: [head, narrow, key], values: [head, value, narrow]. unit: rows of a head."""
+
+    def __init__(self, keys: Recipe, values: Recipe, unit: int) -> None:
+        self._keys, self._values, self.unit = keys, values, unit
+
+    def rows(self, start: int, stop: int) -> Array:
+        heads = start // self.unit, -(-stop // self.unit)
+        parts = [self._keys.rows(*heads).swapaxes(1, 2), self._values.rows(*heads)]
+        joined = np.concatenate(parts, axis=1)
+        return joined.reshape(-1, joined.shape[-1])
+
+
+REORDERED = re.compile(r"blk\.(\d+)\.attn_[qk]\.(weight|bias)")
+TILED = {"attn_qkv": True, "ssm_conv1d": True, "attn_gate": True, "ssm_beta": False, "ssm_alpha": False, "ssm_a": False,
+         "ssm_dt": False}  # fmt: skip
+"""The tensors of a delta rule whose rows stand by heads of values, and whether a head has as many as its value."""
+
+
+def undone(name: str, spec: Spec, model_family: Family) -> Undone:
+    """What is undone of a tensor."""
+    part, decay = name.partition("blk.")[2].split("."), name.endswith(".ssm_a")
+    if REORDERED.fullmatch(name) and model_family.permuted:
+        return Undone(head=spec.blocks[0].attention.head_dim)
+    layer = int(part[0]) if part[0].isdecimal() and int(part[0]) < len(spec.blocks) else None
+    mixer = None if layer is None else spec.blocks[layer].mixer
+    if not model_family.tiled or not isinstance(mixer, DeltaRule) or mixer.heads == mixer.key_heads:
+        return Undone(decay=decay)
+    if part[1] == "ssm_out":
+        return Undone(columns=_by_group(mixer, mixer.v_dim, 0))
+    if part[1] in TILED:
+        before = 2 * mixer.key_heads * mixer.key_dim if part[1] in ("attn_qkv", "ssm_conv1d") else 0
+        return Undone(rows=_by_group(mixer, mixer.v_dim if TILED[part[1]] else 1, before), decay=decay)
+    return Undone()
+
+
+def _by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
+    """Where the entries of each head of values stand, heads that share a key side by side: files have the first of each
+    group, then the second of each. dim: entries of a head. before: how many come before all heads."""
+    shared = mixer.heads // mixer.key_heads
+    places = np.arange(mixer.heads * dim).reshape(shared, mixer.key_heads, dim).swapaxes(0, 1).reshape(-1)
+    return np.concatenate([np.arange(before), before + places])
