@@ -96,9 +96,9 @@ class GgufCheckpoint(DerivedCheckpoint):
                 hint=message("the folder of the same model, with config.json and safetensors"),
                 architecture=repr(self.metadata.architecture),
             )
-        for marker, other in RELATIVES.get(self.metadata.architecture, ()):
+        for marker, relative in RELATIVES.get(self.metadata.architecture, ()):
             if self.metadata.own(marker) or any(fnmatchcase(name, marker) for name in tensors):
-                kind = other
+                kind = relative
         for name, tensor in self.stored.items():
             shape = shape_of_role(name, tensor.shape)
             self.stored[name] = replace(tensor, shape=shape)
@@ -418,11 +418,11 @@ def _windows(pattern: object) -> dict[str, object]:
     return {"sliding_window_pattern": pattern}
 
 
-def _attending(layers: list[bool] | None, other: str) -> dict[str, object]:
+def _attending(layers: list[bool] | None, mixing: str) -> dict[str, object]:
     """Which layers attend, in the ways in which configs say it. other: the type of those that do not."""
     if layers is None:
         return {}
-    kinds = [GLOBAL if attends else other for attends in layers]
+    kinds = [GLOBAL if attends else mixing for attends in layers]
     return {"layer_types": kinds, "attn_layer_indices": [place for place, attends in enumerate(layers) if attends]}
 
 
