@@ -605,11 +605,17 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
-def left_out_note(document: RunDocument | CompareDocument) -> str:
-    """What kinds of link are left out, in words; "" if none are."""
+def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
+    """What kinds of link are left out, in words; None if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {
         "special": message("special tokens"), "self": message("self"), "neighbours": message("neighbours"),
         "first": message("the first token"), "unknown": message("unknown words"),
     }  # fmt: skip
-    return message("left out: {names} (--all-links)", names=listing(words[name] for name in names)) if names else ""
+    return listing(words[name] for name in names) if names else None
+
+
+def left_out_note(document: RunDocument | CompareDocument) -> str:
+    """What kinds of link are left out, and the option that leaves none out; "" if none are."""
+    names = left_out_names(document)
+    return message("left out: {names} (--all-links)", names=names) if names else ""

@@ -208,7 +208,7 @@ def test_screen_page_and_figure(snapshots, cache, tmp_path: Path) -> None:
     first, again = (json.loads(re.findall('id="meta">(.*?)</script>', text)[0]) for text in texts)
     assert [len(first["maps"]), len(again["maps"])] == [5, 0]
     assert again["scores"] == first["scores"]
-    (named,) = re.findall(r"layer (\d) head (\d)", first["notes"][0]["en"])
+    (named,) = re.findall(r"Layer (\d) head (\d)", first["notes"][0]["en"])
     assert [first["heads"][meta["start"]] for meta in (first, again)] == [list(map(int, named))] * 2
     again = ask("view", str(saved))
     assert again.out == ask("series", *map(str, snapshots), "--text", TEXT, **cache).out
@@ -258,7 +258,7 @@ def risen(*values: list[float], metrics: tuple[str, ...] = ("induction",), texts
 
 def test_the_answer_is_of_the_head_that_rose_and_not_of_the_one_that_always_was_high() -> None:
     told = risen([0.9, 0.91], [0.1, 0.8], [0.0, 0.3])
-    assert told[0].startswith("The score induction of layer 0 head 1 goes from 0.10 to 0.80")
+    assert told[0].startswith("Layer 0 head 1: its score induction goes from 0.10 to 0.80")
     assert risen([0.9, 0.91], [0.1, 0.15])[0] == "In no head does a score rise by 0.1 or more: induction."
     assert risen([3.0, 2.0], [1.0, 1.0], metrics=("entropy",))[0] == (
         "The mean entropy of all heads goes from 2.00 to 1.50."

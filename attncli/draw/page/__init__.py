@@ -28,6 +28,7 @@ from attncli.documents.header import tokens_of
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.screen_header import screen_of
+from attncli.draw.sentence import left_out_names
 from attncli.draw.token_names import mark_unknown_words, marked_text, region_name, split_claims, unknown_word_sentences
 from attncli.draw.tour import TOUR
 from attncli.draw.view import View
@@ -45,7 +46,7 @@ from attncli.features.why.document import (
 )
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
-from attncli.language import languages, say, translate
+from attncli.language import Message, languages, message, plural, say, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
 from attncli.measure.run_record import RunRecord, compared_records, document_record
@@ -387,7 +388,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         entry["notes"] = [note for note in entry["notes"] if not any(text.startswith(note["en"]) for text in said)]
         runs.append(entry | {"heads": heads, "tile": list(shape)})
     meta = {
-        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
+        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language({**PAGE_WORDS, **_captured_words(page.runs[0], runs[0])}), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
         "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
         "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": _bands(page.bands), "columns": word_columns(page), "tour": [step.name for step in TOUR],
@@ -405,6 +406,15 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     for name, block in page_heads.blocks.items():
         yield element(name, block)
     yield b"</body>\n</html>\n"
+
+
+def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Message]:
+    """What heads of captured arrays are called: they are of entries of a batch, not of layers."""
+    if run.model is None or run.model.source != "tensors":
+        return {}
+    several = any(head["l"] for head in entry["heads"])
+    words = {"metric.layer": message("batch and head"), "head.name": message("batch {layer} head {head}")}
+    return words if several else {"head.name": message("head {head}")}
 
 
 def _run_entry(run: RunRecord) -> dict[str, Any]:
@@ -476,7 +486,10 @@ def _line(run: RunRecord, view: View) -> str:
     if model.seed is not None:
         parts[0] = say(view, "{name} (seed {seed})", name=parts[0], seed=model.seed)
     parts += [model.family] if model.family else []
-    parts += [f"{model.attending} × {model.heads}"]
+    if model.source == "tensors":
+        parts += [plural("{count} head", "{count} heads", count=model.heads).spoken(view.lang)]
+    else:
+        parts += [f"{model.attending} × {model.heads}"]
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
     return safe(" · ".join(parts))
@@ -685,6 +698,11 @@ def compared_page(
     texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
     left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
     answer = answer_of(document)
+    if names := left_out_names(document):
+        sentence = message(
+            "The answer, the list of links and the numbers on the tiles leave out: {names}.", names=names
+        )
+        answer = {spoken: [*texts, [sentence.spoken(spoken)]] for spoken, texts in answer.items()}
     if partial:  # claims name words of the whole text
         answer = {spoken: [_moved_claims(pieces, places) for pieces in texts] for spoken, texts in answer.items()}
     places_of = [list(side) for side in zip(*document.aligned, strict=True)]

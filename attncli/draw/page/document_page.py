@@ -23,6 +23,7 @@ from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import safe, safe_html
 from attncli.draw.screen_header import screen_of
+from attncli.draw.shaded_matrix import tint
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.language import Message, languages, say
@@ -192,10 +193,22 @@ def _preformatted(lines: Lines) -> str:
 
 def _piece(text: str, style: str) -> str:
     if " on " in style and text.strip():
-        return f"<mark>{safe_html(text)}</mark>"
+        return f'<mark class="t{_shade(style)}">{safe_html(text)}</mark>'
     if "bold" in style.split():
         return f"<b>{safe_html(text)}</b>"
     return f'<span class="quiet">{safe_html(text)}</span>' if style == FAINT and text.strip() else safe_html(text)
+
+
+@cache
+def _shade(style: str) -> int:
+    """Of a tint of the terminal the step from 1 to 8 that is nearest to its share."""
+    return min(range(1, 9), key=lambda step: abs(_light(tint((step - 0.5) / 8, View())) - _light(style)))
+
+
+def _light(style: str) -> int:
+    """How light the ground of a tint is: it grows with the share."""
+    ground = style.rpartition("#")[2]
+    return sum(bytes.fromhex(ground))
 
 
 def _row(cells: Sequence[object]) -> str:

@@ -25,13 +25,14 @@ export function layEffects() {
 
 /** What changes when a head is taken away, or what it brings: laid over the tiles, and ranked. */
 export function showEffects() {
-  const { by, measure, at, kind } = meta.effects[shownMeasure];
+  const { by, measure, at, kind: effect } = meta.effects[shownMeasure];
+  const kind = effect === "ablate" && by === "knockout" ? by : effect;
   const ranked = turned();
   layEffects();
   fill("view",
     lead(say(`${kind}.lead`, {
       by: kind === "ablate" ? phrase("by", by) : by,
-      measure: phrase(kind === "patch" && measure === "cosine" ? "patch" : "measure", measure), place: at || say("effects.mean"),
+      measure: phrase(kind === "patch" && measure === "cosine" ? "patch" : "measure", measure), place: at ? say("effects.word", { word: at }) : say("effects.mean"),
     })),
     toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], shownMeasure, (place) => {
       shownMeasure = place;

@@ -24,8 +24,8 @@ PAGE_WORDS: Mapping[str, Message] = {
     "head.name": message("layer {layer} head {head}"),
     "heads.title": message("{count} heads"),
     "heads.one": message("{count} head"),
-    "looks": message("where {query} looks"),
-    "looked": message("who looks at {key}"),
+    "looks": message('where "{query}" looks'),
+    "looked": message('who looks at "{key}"'),
     "turn": message("turn the direction"),
     "pin": message("held · click to let go"),
     "tour": message("step by step"),
@@ -97,8 +97,8 @@ PAGE_WORDS: Mapping[str, Message] = {
     "sentence.label": message("the text; left and right choose a word"),
     "grid.label": message("heads; arrow keys choose one"),
     "tabs.label": message("views"),
-    "pair": message("{query} looks at {key} with {weight}"),
-    "pair.hidden": message("{query} does not see {key}"),
+    "pair": message('"{query}" looks at "{key}" with {weight}'),
+    "pair.hidden": message('"{query}" does not see "{key}"'),
     "weight.hidden": message("hidden"),
     "derivation.none": message("Of this head no queries and keys are kept, so its scores cannot be taken apart."),
     "derivation.note": message("Queries and keys as they enter the product: after norms and rotation."),
@@ -117,8 +117,8 @@ PAGE_WORDS: Mapping[str, Message] = {
     "search.from": contextual("page", "from"),
     "search.to": contextual("page", "to"),
     "search.rank": message("no. {rank} of its row"),
-    "search.unknown": message("There is no word {word} here."),
-    "search.says": message("{query} looks at {key} most in {head}: {weight}."),
+    "search.unknown": message('There is no word "{word}" here.'),
+    "search.says": message('"{query}" looks at "{key}" most in {head}: {weight}.'),
     "search.hidden": message("No head sees this pair."),
     "search.unheld": message("Of {unknown} of {heads} heads the page holds no weight of this pair."),
     "difference.alone": message(
@@ -130,7 +130,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     "tiles.maps": contextual("page", "maps"),
     "tiles.lines": contextual("page", "lines"),
     "difference.none": message("This head's weights are not kept on both sides."),
-    "rollout.lead": message("How much of each word reaches {query} through all layers"),
+    "rollout.lead": message('How much of each word reaches "{query}" through all layers'),
     "rollout.even": message("even: {share}"),
     "rollout.note": message(
         "Heads averaged, half of each layer the residual connection, layers multiplied "
@@ -140,10 +140,10 @@ PAGE_WORDS: Mapping[str, Message] = {
     "rollout.none": message("The rollout needs the weights of every head, of one text of at most 640 tokens."),
     "ablate.lead": message("What changes in {place} when one head is taken away ({by}): {measure}"),
     "effects.mean": message("the mean of all vectors"),
+    "effects.word": message('"{word}"'),
     "by.zero": message("it passes on nothing"),
     "by.mean": message("it passes on its mean"),
     "by.resample": message("it passes on what it does in another text"),
-    "by.knockout": message("the link is cut"),
     "measure.cosine": message("how far the vector turns, 1 − cosine"),
     "measure.norm": message("by how much of its length the vector changes"),
     "measure.logprob": message("the log-probability of the next token"),
@@ -154,15 +154,18 @@ PAGE_WORDS: Mapping[str, Message] = {
     "effects.random": message("random: {size}"),
     "effects.weight": message("weight {weight}"),
     "ablate.note": message("Heads are taken away one at a time: these numbers do not add up."),
+    "knockout.lead": message("What changes in {place} when the link is cut in one head: {measure}"),
+    "knockout.note": message("The link is cut in one head at a time: these numbers do not add up."),
     "patch.lead": message(
-        'How much one head of the clean text brings back in {place} of "{by}", measured by {measure}'
+        'Heads of the clean text are put into "{by}" one at a time: how much each brings back '
+        "in {place}, measured by {measure}"
     ),
     "patch.note": message("One head at a time: these numbers do not add up."),
     "regions": message("of its weight by region:"),
-    "why.lead": message("{query} looks at {key} with {weight}: its score is {total} above what the row expects."),
-    "why.than": message("{query} looks at {key} with {weight}: its score is {total} above that of {other}."),
-    "why.asks": message("what asks: parts of {query}"),
-    "why.answers": message("what answers: parts of {key}"),
+    "why.lead": message('"{query}" looks at "{key}" with {weight}: its score is {total} above what the row expects.'),
+    "why.than": message('"{query}" looks at "{key}" with {weight}: its score is {total} above that of "{other}".'),
+    "why.asks": message('what asks: parts of "{query}"'),
+    "why.answers": message('what answers: parts of "{key}"'),
     "why.without": message("without: {weight}"),
     "why.rest": message("and {count} smaller ones"),
     "why.sum": message(
@@ -178,7 +181,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     "lens.end": message("at the end"),
     "lens.rank": message("rank {rank}"),
     "lens.note": message("Each vector goes through the model's own final norm and output head: the logit lens."),
-    "logits.lead": message("What each head adds to the logit of {by} after {place}"),
+    "logits.lead": message('What each head adds to the logit of "{by}" after {place}'),
     "logits.note": message("With the embedding, the feed-forward parts and the biases they sum to the model's logit."),
 }
 """The words of the page of runs."""

@@ -47,7 +47,7 @@ HARDLY = 0.25
 NEGLIGIBLE = 1e-12
 """Effects below this are none."""
 ABOVE = 2.0
-"""An effect of at most so many times that of a random change of its size is said to be little more than it."""
+"""An effect of at most so many times that of a random change of its size is said to be no more."""
 
 
 GRID_TITLES = {
@@ -264,7 +264,11 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
     if random_size is None or abs(size_or_zero(first, document)) > ABOVE * abs(random_size):
         return []
     return [
-        say(view, "That is little more than a random change of the same size makes ({size}).", size=number(random_size))
+        say(
+            view,
+            "That is at most twice what a random change of the same size makes ({size}).",
+            size=number(random_size),
+        )
     ]
 
 

@@ -652,12 +652,14 @@ def patch_sentences(document: PatchDocument, view: View) -> list[str]:
     measure_phrase = say(view, PATCH_MEASURES[document.measure], **names)
     is_everywhere = len(document.places) == len(document.tokens)
     place_names = say(view, contextual("between", ", ")).join(
-        label(document.tokens[index].text, ascii=view.ascii) for index in document.places
+        quoted_word(document.tokens[index].text, view) for index in document.places
     )
     answer_sentences = [
         say(
             view,
-            "put in at every token; measured: {measure}" if is_everywhere else "put in at {place}; measured: {measure}",
+            "the clean text's heads are put in at every token of the corrupt one; measured: {measure}"
+            if is_everywhere
+            else "the clean text's heads are put in at {place} of the corrupt one; measured: {measure}",
             place=place_names,
             measure=measure_phrase,
         )

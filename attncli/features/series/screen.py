@@ -159,7 +159,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
         after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
         texts.append(
             message(
-                "The score {metric} of layer {layer} head {head} goes from {first:.2f} to {last:.2f}, half of it "
+                "Layer {layer} head {head}: its score {metric} goes from {first:.2f} to {last:.2f}, half of the rise "
                 "between {before} and {after}.",
                 metric=metric_name(metric),
                 layer=last.heads[place].layer,

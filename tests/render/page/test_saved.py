@@ -82,7 +82,7 @@ def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened
     assert window.value("() => document.querySelectorAll('#view .found li').length") > 5
     told = window.value(SENTENCE)
     assert "[CLS]" not in told
-    expected = {"find": "it looks at animal with 0.647", "cut": "it looks at animal with 0.6", "patch": ""}
+    expected = {"find": '"it" looks at "animal" with 0.647', "cut": '"it" looks at "animal" with 0.6', "patch": ""}
     assert told.startswith(expected.get(name, ""))
     assert bool(told) == (name not in ("ablate mean", "patch"))
     page = window.value("() => document.body.innerText")
@@ -142,7 +142,7 @@ def test_a_link_that_the_mask_hides_is_said_to_be_hidden(window: Opened, tmp_pat
     window.go(saved_page(tmp_path, *hidden))
     assert window.until("() => document.querySelector('#view .note')?.textContent") == "No head sees this pair."
     assert [tile[1] for tile in window.value(TILES)] == ["hidden"] * 4
-    assert window.value(SENTENCE) == "cat does not see mat"
+    assert window.value(SENTENCE) == '"cat" does not see "mat"'
     assert "0.00" not in window.value("() => document.body.innerText")
     window.clean()
 
@@ -253,9 +253,9 @@ def test_a_page_lists_the_links_that_the_terminal_lists(
     [
         ("ablate mean", "en", "What changes in the mean of all vectors when one head is taken away (it passes on "
          "nothing): how far the vector turns, 1 − cosine"),
-        ("ablate", "zh", "剔除一个头（不传递任何内容）会使 it 改变多少：向量转动多少，1 − 余弦"),
-        ("patch", "en", f'How much one head of the clean text brings back in the mean of all vectors of "{OTHER}", '
-         "measured by the cosine with the clean text's vector"),
+        ("ablate", "zh", "剔除一个头（不传递任何内容）会使“it”改变多少：向量转动多少，1 − 余弦"),
+        ("patch", "en", f'Heads of the clean text are put into "{OTHER}" one at a time: how much each brings back in '
+         "the mean of all vectors, measured by the cosine with the clean text's vector"),
     ],
 )  # fmt: skip
 def test_a_page_says_in_words_what_is_measured(window: Opened, tmp_path: Path, name: str, lang: str, lead: str) -> None:

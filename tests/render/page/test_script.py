@@ -171,7 +171,7 @@ def test_the_script_asks_for_words_that_there_are() -> None:
     words = words_by_language(PAGE_WORDS)
     assert list(words) == ["en", "zh"]
     assert words["zh"]["language"] == "中文"
-    assert words["zh"]["looks"] == "{query} 看向哪里"
+    assert words["zh"]["looks"] == "“{query}”看向哪里"
 
 
 class Late(BaseHTTPRequestHandler):

@@ -84,13 +84,13 @@ def test_the_overview(window: Opened) -> None:
 
 def test_the_sentence_is_shaded_both_ways(window: Opened) -> None:
     shade = "(at) => Number(document.querySelector(`#w${at}`).style.getPropertyValue('--a'))"
-    window.until("() => document.querySelector('#direction').textContent === 'where it looks'")
+    window.until("() => document.querySelector('#direction').textContent === 'where \"it\" looks'")
     assert window.value(shade, 2) == pytest.approx(0.65 * 0.88, abs=0.013)
     assert window.value("() => document.querySelector('#said').textContent") == (
-        "layer 5 head 11: it looks at animal with 0.647"
+        'layer 5 head 11: "it" looks at "animal" with 0.647'
     )
     window.page.keyboard.press("r")
-    window.until("() => document.querySelector('#direction').textContent === 'who looks at it'")
+    window.until("() => document.querySelector('#direction').textContent === 'who looks at \"it\"'")
     assert window.value(shade, 12) > 0
 
 
@@ -128,7 +128,7 @@ def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Ope
     assert after[0][1] > cell[1]
     assert after[0][2] < cell[2]
     assert window.value(picture) == before
-    assert "because looks at didn" in window.value("() => document.querySelector('#said').textContent")
+    assert '"because" looks at "didn"' in window.value("() => document.querySelector('#said').textContent")
     window.page.mouse.move(0, 0)
     window.until("() => attn.state.query === 10 && attn.state.key === 2")  # what was chosen is there again
     window.page.mouse.click(box[0] + 5 + 35, box[1] + 5 - 35)
