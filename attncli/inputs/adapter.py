@@ -23,7 +23,7 @@ from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo, guarded_pat
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
 from attncli.inputs.files import is_there, read_object
 from attncli.inputs.tensors import tensor_file
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -292,12 +292,7 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
     for key, value in config.items():
         if key not in PLAIN and value not in (None, False, [], {}):
             raise UnsupportedError(
-                "{file} sets {key} to {value}",
-                where=where,
-                expected="an adapter of B·A, its scale and its magnitudes",
-                file=CONFIG,
-                key=key,
-                value=repr(value)[:80],
+                _setting(key, value), where=where, expected="an adapter of B·A, its scale and its magnitudes"
             )
     if config.get("use_dora") and request.weight != 1:
         raise UnsupportedError(
@@ -308,32 +303,22 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
         )
 
 
+def _setting(key: str, value: object) -> Message:
+    return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
+
+
 def _scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
     """What B·A of a module is multiplied by."""
     alpha = config.get("lora_alpha")
     patterns = config.get("alpha_pattern") or {}
     for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
         if not NAME.fullmatch(pattern):  # PEFT takes any expression, and one can be written that never ends
-            raise UnsupportedError(
-                "{file} sets {key} to {value}",
-                where=where,
-                expected="names of modules",
-                file=CONFIG,
-                key="alpha_pattern",
-                value=repr(pattern)[:80],
-            )
+            raise UnsupportedError(_setting("alpha_pattern", pattern), where=where, expected="names of modules")
         if f".{module}".endswith("." + pattern.removeprefix("^").removesuffix("$")):
             alpha = value
             break
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < LARGEST_WEIGHT or rank < 1:
-        raise InputError(
-            "{file} sets {key} to {value}",
-            where=where,
-            expected="a number",
-            file=CONFIG,
-            key="lora_alpha",
-            value=repr(alpha)[:80],
-        )
+        raise InputError(_setting("lora_alpha", alpha), where=where, expected="a number")
     return float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
 
 

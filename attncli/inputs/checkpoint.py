@@ -663,13 +663,7 @@ class TorchCheckpoint(Checkpoint):
     def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
         copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
         if not convert(source.reshape(-1), copy.reshape(-1)):
-            raise InputError(
-                "tensor {name} holds numbers that are not finite in {dtype}",
-                where=str(info.file),
-                expected="finite weights",
-                name=repr(name),
-                dtype=copy.dtype.name,
-            )
+            raise self._not_finite(name, info, copy.dtype)
         self.bytes_read += source.nbytes
         return copy
 

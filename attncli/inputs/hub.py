@@ -692,14 +692,10 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
     """Where the tensors would lie, from the headers of the files, a few kilobytes in place of gigabytes."""
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
-        raise UnsupportedError(
-            "{hub_id} has no {single}",
-            where=hub.endpoint,
-            expected="safetensors, whose headers tell what is in them; pickled weights tell it when they are here",
-            hint=f"attn run --model {hub.hub_id}",
-            hub_id=hub.hub_id,
-            single=SINGLE,
+        expected = message(
+            "safetensors, whose headers tell what is in them; pickled weights tell it when they are here"
         )
+        raise _no_safetensors(hub, expected, f"attn run --model {hub.hub_id}")
 
     def header(path: Path) -> SafetensorsHeader | None:
         return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
@@ -708,14 +704,14 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
 
 
 def _no_weights(hub: Remote) -> UnsupportedError:
+    pickled = checkpoint.PICKLED_SINGLE
+    expected = message("weights as safetensors, or as {pickled_single} with torch to read it", pickled_single=pickled)
+    return _no_safetensors(hub, expected, CONVERT)
+
+
+def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
     return UnsupportedError(
-        "{hub_id} has no {single}",
-        where=hub.endpoint,
-        expected="weights as safetensors, or as {pickled_single} with torch to read it",
-        hint=CONVERT,
-        hub_id=hub.hub_id,
-        single=SINGLE,
-        pickled_single=checkpoint.PICKLED_SINGLE,
+        "{hub_id} has no {single}", where=hub.endpoint, expected=expected, hint=hint, hub_id=hub.hub_id, single=SINGLE
     )
 
 

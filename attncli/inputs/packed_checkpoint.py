@@ -149,14 +149,13 @@ class _Packed:
         """How many bits a number has. Raises UnsupportedError where they fill no word evenly."""
         value = next((self.settings[key] for key in keys if key in self.settings), None)
         if value not in WORD_BITS:
-            raise UnsupportedError(
-                "config.json sets {key} to {value}",
-                where=self.where,
-                expected=listing(map(str, WORD_BITS)),
-                key=keys[0],
-                value=repr(value)[:80],
-            )
+            raise self._unsupported(keys[0], value, listing(map(str, WORD_BITS)))
         return int(value)
+
+    def _unsupported(self, key: str, value: object, expected: str) -> UnsupportedError:
+        return UnsupportedError(
+            "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=repr(value)[:80]
+        )
 
     def groups(self, count: int, of: int, name: str) -> int:
         """How many numbers share a scale."""
@@ -277,13 +276,7 @@ class _Packed:
             return
         weight, zeros, scale = self.part(module, parts, "qweight", "qzeros", "scales")
         if self.bits("bits", "w_bit") != 4 or self.settings.get("version", "gemm").lower() != "gemm":
-            raise UnsupportedError(
-                "config.json sets {key} to {value}",
-                where=self.where,
-                expected=message("4 bits, packed as for gemm"),
-                key="version",
-                value=repr(self.settings.get("version"))[:80],
-            )
+            raise self._unsupported("version", self.settings.get("version"), message("4 bits, packed as for gemm"))
         rows, words = self.shape(weight)
         count = self.shape(scale)[0]
         self.check(scale, (count, words * 8))

@@ -174,13 +174,8 @@ def _check_types(q: Array, k: Array, v: Array) -> None:
 def _check_shapes(q: Array, k: Array, v: Array) -> None:
     for name, array in (("q", q), ("k", k), ("v", v)):
         if array.ndim < 3:
-            raise InputError(
-                "{name} has shape {array}",
-                expected="[..., heads, {value}, dim]",
-                name=name,
-                array=shape_text(array),
-                value=message("query") if name == "q" else message("key"),
-            )
+            axis = message("query") if name == "q" else message("key")
+            raise _wrong_shape(name, array, message("[..., heads, {value}, dim]", value=axis))
         if 0 in array.shape:
             raise InputError(
                 "{name} has shape {array}, which holds nothing",
@@ -215,19 +210,18 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
         ) from None
 
 
+def _wrong_shape(name: str, array: Array, expected: str) -> InputError:
+    return InputError("{name} has shape {array}", expected=expected, name=name, array=shape_text(array))
+
+
 def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
     try:
         fits = np.broadcast_shapes(tuple(array.shape), full) == full
     except ValueError:
         fits = False
     if not fits:
-        raise InputError(
-            "{name} has shape {array}",
-            expected="one that broadcasts to [..., heads, query, key] = {full}",
-            name=name,
-            array=shape_text(array),
-            full=list(full),
-        )
+        expected = message("one that broadcasts to [..., heads, query, key] = {full}", full=list(full))
+        raise _wrong_shape(name, array, expected)
 
 
 def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
@@ -265,13 +259,7 @@ def _per_batch(backend: Backend, name: str, value: Sequence[int] | Array | int, 
         )
     array = backend.array(integers)
     if tuple(array.shape) not in ((), batch):
-        raise InputError(
-            "{name} has shape {array}",
-            expected="one integer per batch entry, {batch}",
-            name=name,
-            array=shape_text(array),
-            batch=list(batch),
-        )
+        raise _wrong_shape(name, array, message("one integer per batch entry, {batch}", batch=list(batch)))
     return array.reshape((*array.shape, 1, 1, 1))
 
 

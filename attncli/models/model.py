@@ -394,11 +394,7 @@ class Model(Struct, frozen=True, eq=False):
         Raises UnsupportedError for a model of one side.
         """
         if self.spec.decoder is None or self.decoder_store is None:
-            raise UnsupportedError(
-                "a {family} model has no cross-attention",
-                expected="an encoder-decoder, such as t5, bart or marian",
-                family=self.spec.family,
-            )
+            raise self._one_sided(message("an encoder-decoder, such as t5, bart or marian"))
         tokens = self.encode(source) if isinstance(source, str) else list(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
         wide = replace(self, backend=self.computing(len(tokens)))  # what is computed with goes on unrounded
@@ -417,11 +413,7 @@ class Model(Struct, frozen=True, eq=False):
         spec = self.spec if self.spec.decoder is None else self.spec.decoder
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
         if cross is None:
-            raise UnsupportedError(
-                "a {family} model has no cross-attention",
-                expected="an encoder-decoder, such as t5 or bart, or whisper",
-                family=self.spec.family,
-            )
+            raise self._one_sided(message("an encoder-decoder, such as t5 or bart, or whisper"))
         width = cross.source_width or spec.d_model
         if self.own_layers and states.shape[-1] != width:
             raise InputError(
@@ -442,6 +434,9 @@ class Model(Struct, frozen=True, eq=False):
             decoder_store=None,
             memory=memory,
         )
+
+    def _one_sided(self, expected: str) -> UnsupportedError:
+        return UnsupportedError("a {family} model has no cross-attention", expected=expected, family=self.spec.family)
 
     def _finish_trace(
         self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace

@@ -128,6 +128,16 @@ def unembedding(head: Head, weights: Weights) -> Array | None:
     return weights("tokens.weight") if matrix is None and head.tied else matrix
 
 
+def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
+    """What is raised where a model that predicts no next token is asked for one. hint: what needs none."""
+    return UnsupportedError(
+        "this {family} model predicts no next token: it has no output head",
+        expected="a decoder checkpoint saved with its language-model head",
+        hint=hint,
+        family=spec.family,
+    )
+
+
 def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Array:
     """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer, [..., token, width].
 
@@ -140,11 +150,7 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
     if head is not None and head.projection and outputs is not None:
         outputs = linear_if_any(backend, weights, "head.project", outputs)
     if head is None or matrix is None or outputs is None or matrix.shape[-1] != outputs.shape[-1]:
-        raise UnsupportedError(
-            "this {family} model predicts no next token: it has no output head",
-            expected="a decoder checkpoint saved with its language-model head",
-            family=spec.family,
-        )
+        raise no_output_head(spec)
     scores = backend.matmul(outputs, backend.transpose(matrix[entries])) * head.scale
     for role in ("head.bias", "head.offsets"):
         bias = weights(role)

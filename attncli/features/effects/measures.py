@@ -13,14 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
-from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.errors import InputError, UsageError
 from attncli.features.effects.document import Measure, TargetToken, readings_of
 from attncli.features.effects.places import measured_at, reads_on
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
-from attncli.models.run import finish, logits
+from attncli.models.run import finish, logits, no_output_head
 
 # The vocabulary entry that a word names: what a prediction is measured of.
 
@@ -37,12 +37,7 @@ def target_id(model: Model, name: str) -> int:
     UnsupportedError for a model that predicts no token.
     """
     if model.spec.head is None:
-        raise UnsupportedError(
-            "this {family} model predicts no next token: it has no output head",
-            expected="a decoder checkpoint saved with its language-model head",
-            hint="attn ablate --measure vector needs none",
-            family=model.spec.family,
-        )
+        raise no_output_head(model.spec, message("attn ablate --measure vector needs none"))
     if name.startswith(BY_ID):
         number = name.removeprefix(BY_ID)
         if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
@@ -331,12 +326,7 @@ def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = 
     Raises UnsupportedError where there is no output head, naming the measure that needs none.
     """
     if model.spec.head is None:
-        raise UnsupportedError(
-            "this {family} model predicts no next token: it has no output head",
-            expected="a decoder checkpoint saved with its language-model head",
-            hint="--measure vector",
-            family=model.spec.family,
-        )
+        raise no_output_head(model.spec, message("--measure vector"))
     scores = logits(model.spec, model.store.outer(backend), backend, hidden, entries)
     return np.asarray(backend.numpy(scores), np.float64)
 

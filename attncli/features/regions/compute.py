@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import InputError
 from attncli.features.effects.measures import following_tokens, log_softmax, target_ids, target_token
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
@@ -23,7 +23,7 @@ from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, KnockOut
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
-from attncli.models.run import LONG, ProgressStore, rows_for
+from attncli.models.run import LONG, ProgressStore, no_output_head, rows_for
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -84,11 +84,7 @@ def ablate_regions(
             "there are no regions to cut off", expected="--region NAME=SPEC, or --chat", hint="attn guide long"
         )
     if model.spec.head is None:
-        raise UnsupportedError(
-            "this {family} model predicts no next token: it has no output head",
-            expected="a decoder checkpoint saved with its language-model head",
-            family=model.spec.family,
-        )
+        raise no_output_head(model.spec)
     answer = [] if target is None else target_ids(model, target)
     model.check_tokens([*tokens, *following_tokens(model, tokens, answer[:-1])])
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 from attncli import __version__
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
-from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.errors import InputError, UsageError
 from attncli.features.effects.logit_parts import logit_sources
 from attncli.features.effects.sweep import SweepText
 from attncli.features.retrieval.document import FetchCheck, FetchingHead, FetchScore, RetrievalDocument
@@ -26,6 +26,7 @@ from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Zero
 from attncli.models.model import Model
+from attncli.models.run import no_output_head
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 HeadName = tuple[int, int]
@@ -113,11 +114,7 @@ def fetching_heads(
     scoring, 2026 (arXiv 2607.01002).
     """
     if model.spec.head is None:
-        raise UnsupportedError(
-            "this {family} model predicts no next token: it has no output head",
-            expected="a decoder checkpoint saved with its language-model head",
-            family=model.spec.family,
-        )
+        raise no_output_head(model.spec)
     facts = [Needle(question, answer) for question, answer in (read_needles(NEEDLES) if needles is None else needles)]
     passages = read_passages(HAYSTACK) if passages is None else passages
     longest = model.spec.max_positions
