@@ -187,14 +187,12 @@ def _attention(
 
 def _mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array, context: Context, layer: int) -> Array:
     """What a mixer makes of the tokens, after those of an earlier run."""
-    from attncli.mechanism.mixer import mix  # few models have one
+    from attncli.mechanism.mixer import Carry, mix  # few models have one
 
-    count, whole = x.shape[-2], x
+    carry = Carry(() if context.past is None else context.past.get((layer, "mixer"), ()))
+    mixed = mix(backend, mixer, weights, x, carry)
     if context.past is not None:
-        if (layer, "mixer") in context.past:
-            whole = backend.concat([context.past[layer, "mixer"][0], x], -2)
-        context.past[layer, "mixer"] = (whole,)
-    mixed = mix(backend, mixer, weights, whole)[..., whole.shape[-2] - count :, :]
+        context.past[layer, "mixer"] = tuple(carry.after)
     if context.on_activation is not None:
         context.on_activation(layer, "mixer", mixed)
     return mixed if context.asking is None else mixed[..., context.asking, :]

@@ -153,7 +153,7 @@ class ReadWeights(ABC):
 
 
 Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]
-"""What a run keeps of earlier tokens, each [..., token, dim] but for leading axes."""
+"""What a run keeps of earlier tokens: keys and values, each [..., token, dim]; a mixer's states."""
 
 
 class Context(Struct, frozen=True, eq=False):
@@ -162,8 +162,8 @@ class Context(Struct, frozen=True, eq=False):
     positions: absolute position of each token, integers [token]; length: positions in all.
     key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
     memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
-    past: keys and values of earlier positions by layer, and what entered its mixer by layer and "mixer", extended in
-    place while generating.
+    past: keys and values of earlier positions by layer, and what its mixer keeps of them by layer and "mixer", extended
+    in place while generating.
     keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
     to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or "cross".
     interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as

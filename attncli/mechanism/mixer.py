@@ -32,30 +32,53 @@ STRAIGHT = 20.0
 """From here on softplus is the number itself, as PyTorch has it."""
 
 
-def mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array) -> Array:
+class Carry:
+    """What a mixer keeps of the tokens before those that it is given: the last inputs of its convolutions and its
+    state, in the order in which it asks for them.
+
+    before: what it kept of an earlier run; nothing before the first token.
+    """
+
+    def __init__(self, before: Sequence[Array] = ()) -> None:
+        self._before = iter(before)
+        self.after: list[Array] = []
+
+    def next(self) -> Array | None:
+        """What was kept in this place; None before the first token."""
+        return next(self._before, None)
+
+
+def mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array, carry: Carry) -> Array:
     """What a mixer makes of the vectors of a text, [..., token, width], the same shape; a token's depends on it and
-    those before it. Raises KeyError for a weight that is not there."""
+    those before it, of which `carry` knows. Raises KeyError for a weight that is not there."""
     match mixer:
         case ShortConvolution():
             gate_in, gate_out, values = _split(linear(backend, weights, "mixer.input", x), [x.shape[-1]] * 3)
-            mixed = gate_out * _convolve(backend, weights, gate_in * values, None)
+            mixed = gate_out * _convolve(backend, weights, gate_in * values, None, carry)
         case StateSpace():
-            mixed = _run_state_space(backend, mixer, weights, x)
+            mixed = _run_state_space(backend, mixer, weights, x, carry)
         case SelectiveScan():
-            mixed = _run_selective_scan(backend, mixer, weights, x)
+            mixed = _run_selective_scan(backend, mixer, weights, x, carry)
         case DeltaRule():
-            mixed = _run_delta_rule(backend, mixer, weights, x)
+            mixed = _run_delta_rule(backend, mixer, weights, x, carry)
         case KimiDelta():
-            mixed = _run_kimi_delta(backend, mixer, weights, x)
+            mixed = _run_kimi_delta(backend, mixer, weights, x, carry)
         case LinearAttention():
-            mixed = _run_linear_attention(backend, mixer, weights, x)
+            mixed = _run_linear_attention(backend, mixer, weights, x, carry)
         case _:
             assert_never(mixer)
     return linear(backend, weights, "mixer.output", backend.cast(mixed, backend.dtype_of(x)))
 
 
 def recur(
-    backend: Backend, rate: Array, step: Array, k: Array, v: Array, q: Array, strength: Array | None = None
+    backend: Backend,
+    rate: Array,
+    step: Array,
+    k: Array,
+    v: Array,
+    q: Array,
+    strength: Array | None = None,
+    carry: Carry | None = None,
 ) -> Array:
     """S_t·q_t for every token t, [..., token, head, v_dim], with S_t = exp(rate·step_t)·S_{t−1} + u_t·k_tᵀ.
 
@@ -69,8 +92,11 @@ def recur(
         v: What it writes, u_t, [..., token, head, v_dim].
         q: What it reads, [..., token, head, k_dim].
         strength: None, or β of the delta rule, [..., token, head]: u_t = β_t·(v_t − S k_t), S as it stands faded.
+        carry: Where the state begins and is kept; None for zeros.
     """
-    state = backend.full((*v.shape[:-3], *v.shape[-2:], k.shape[-1]), 0.0, backend.dtype_of(v))
+    state = None if carry is None else carry.next()
+    if state is None:
+        state = backend.full((*v.shape[:-3], *v.shape[-2:], k.shape[-1]), 0.0, backend.dtype_of(v))
     outputs = []
     for token in range(v.shape[-3]):
         where = k[..., token, :, :]
@@ -83,6 +109,8 @@ def recur(
             ]
         state = state + added_values[..., None] * where[..., None, :]
         outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
+    if carry is not None:
+        carry.after.append(state)
     return backend.concat(outputs, -3)
 
 
@@ -99,12 +127,12 @@ class _Recurrence(NamedTuple):
     gate: Array
     straight: Array | None
 
-    def output(self, backend: Backend) -> Array:
+    def output(self, backend: Backend, carry: Carry | None = None) -> Array:
         """What leaves it, [..., token, head, v_dim]."""
         if self.straight is None:
-            return recur(backend, self.rate, self.step, self.k, self.v, self.q, self.strength)
+            return recur(backend, self.rate, self.step, self.k, self.v, self.q, self.strength, carry)
         added_values = self.v * self.step[..., None]
-        return recur(backend, self.rate, self.step, self.k, added_values, self.q) + self.v * self.straight
+        return recur(backend, self.rate, self.step, self.k, added_values, self.q, None, carry) + self.v * self.straight
 
 
 def has_implicit_weights(mixer: Mixer | None) -> bool:
@@ -129,13 +157,13 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
     """
     match mixer:
         case StateSpace():
-            parts = _state_space(backend, mixer, weights, x)
+            parts = _state_space(backend, mixer, weights, x, Carry())
         case DeltaRule():
-            parts = _delta_rule(backend, mixer, weights, x)
+            parts = _delta_rule(backend, mixer, weights, x, Carry())
         case KimiDelta():
-            parts = _kimi_delta(backend, mixer, weights, x)
+            parts = _kimi_delta(backend, mixer, weights, x, Carry())
         case LinearAttention():
-            parts = _linear_attention(backend, mixer, weights, x)
+            parts = _linear_attention(backend, mixer, weights, x, Carry())
         case _:
             assert_never(mixer)
     count, axes = parts.v.shape[-3], list(range(parts.v.ndim))
@@ -148,14 +176,14 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
     )
 
 
-def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> _Recurrence:
+def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
     inner, group = spec.heads * spec.head_dim, spec.groups * spec.state
     whole = _widen(backend, linear(backend, weights, "mixer.input", x))
     if spec.factors is not None:
         parts = _split(whole, [inner, inner, group, group, spec.heads])
         whole = backend.concat([part * factor for part, factor in zip(parts, spec.factors, strict=True)], -1)
     gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
-    mixed = _convolve(backend, weights, mixed, spec.activation)
+    mixed = _convolve(backend, weights, mixed, spec.activation, carry)
     values, k, q = _split(mixed, [inner, group, group])
     values = _by_head(values, spec.heads)
     k, q = (backend.repeat(_by_head(part, spec.groups), spec.heads // spec.groups, -2) for part in (k, q))
@@ -168,10 +196,10 @@ def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array)
     return _Recurrence(rate, time, k, values, q, None, gate, straight)
 
 
-def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> Array:
-    parts = _state_space(backend, spec, weights, x)
+def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array, carry: Carry) -> Array:
+    parts = _state_space(backend, spec, weights, x, carry)
     gate = parts.gate
-    output = parts.output(backend).reshape(gate.shape)
+    output = parts.output(backend, carry).reshape(gate.shape)
     if spec.gate_first:
         output = output * activate(backend, "silu", gate)
     if spec.norm is not None:
@@ -179,9 +207,9 @@ def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Ar
     return output if spec.gate_first else output * activate(backend, "silu", gate)
 
 
-def _run_selective_scan(backend: Backend, spec: SelectiveScan, weights: Weights, x: Array) -> Array:
+def _run_selective_scan(backend: Backend, spec: SelectiveScan, weights: Weights, x: Array, carry: Carry) -> Array:
     values, gate = _split(_widen(backend, linear(backend, weights, "mixer.input", x)), [spec.inner] * 2)
-    values = _convolve(backend, weights, values, spec.activation)
+    values = _convolve(backend, weights, values, spec.activation, carry)
     chosen = linear(backend, weights, "mixer.select", backend.cast(values, backend.dtype_of(x)))
     parts = _split(_widen(backend, chosen), [spec.rank, spec.state, spec.state])
     if spec.norm is not None:
@@ -196,18 +224,18 @@ def _run_selective_scan(backend: Backend, spec: SelectiveScan, weights: Weights,
     shape = (*values.shape, spec.state)  # every entry is a head of its own, 1 wide
     k, q = (backend.broadcast(part[..., None, :], shape) for part in (k, q))
     rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, :]
-    output = recur(backend, rate, time, k, (values * time)[..., None], q)[..., 0]
+    output = recur(backend, rate, time, k, (values * time)[..., None], q, None, carry)[..., 0]
     output = output + values * _role(backend, weights, "mixer.straight")
     return output * activate(backend, "silu", gate)
 
 
-def _delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -> _Recurrence:
+def _delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
     keys, inner = spec.key_heads * spec.key_dim, spec.heads * spec.v_dim
     q, k, v, gate, strength, time = (
         _widen(backend, linear(backend, weights, f"mixer.{name}", x))
         for name in ("q", "k", "v", "gate", "strength", "time")
     )
-    mixed = _convolve(backend, weights, backend.concat([q, k, v], -1), spec.activation)
+    mixed = _convolve(backend, weights, backend.concat([q, k, v], -1), spec.activation, carry)
     q, k, v = _split(mixed, [keys, keys, inner])
     q, k = (
         backend.repeat(_unit(backend, _by_head(part, spec.key_heads)), spec.heads // spec.key_heads, -2)
@@ -219,13 +247,13 @@ def _delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -
     return _Recurrence(rate, step, k, by_head, q * spec.key_dim**-0.5, _sigmoid(backend, strength), gate, None)
 
 
-def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -> Array:
-    parts = _delta_rule(backend, spec, weights, x)
-    output = normalise(backend, spec.norm, parts.output(backend), weights("mixer.norm.weight"), None)
+def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array, carry: Carry) -> Array:
+    parts = _delta_rule(backend, spec, weights, x, carry)
+    output = normalise(backend, spec.norm, parts.output(backend, carry), weights("mixer.norm.weight"), None)
     return output.reshape(parts.gate.shape) * activate(backend, "silu", parts.gate)
 
 
-def _kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array) -> _Recurrence:
+def _kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
     q, k, v = (
         _by_head(
             _convolve(
@@ -233,6 +261,7 @@ def _kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array) -
                 weights,
                 _widen(backend, linear(backend, weights, f"mixer.{name}", x)),
                 spec.activation,
+                carry,
                 f"mixer.{name}_conv",
             ),
             spec.heads,
@@ -250,13 +279,13 @@ def _kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array) -
     return _Recurrence(rate, step, _unit(backend, k), v, q, strength, gate, None)
 
 
-def _run_kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array) -> Array:
-    parts = _kimi_delta(backend, spec, weights, x)
-    output = normalise(backend, spec.norm, parts.output(backend), weights("mixer.norm.weight"), None)
+def _run_kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array, carry: Carry) -> Array:
+    parts = _kimi_delta(backend, spec, weights, x, carry)
+    output = normalise(backend, spec.norm, parts.output(backend, carry), weights("mixer.norm.weight"), None)
     return output.reshape(parts.gate.shape) * _sigmoid(backend, parts.gate)
 
 
-def _linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array) -> _Recurrence:
+def _linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
     q, k, v = (
         _by_head(
             activate(backend, spec.activation, _widen(backend, linear(backend, weights, f"mixer.{name}", x))),
@@ -271,9 +300,9 @@ def _linear_attention(backend: Backend, spec: LinearAttention, weights: Weights,
     return _Recurrence(rate, step, k, v, q, None, gate, None)
 
 
-def _run_linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array) -> Array:
-    parts = _linear_attention(backend, spec, weights, x)
-    output = parts.output(backend).reshape(parts.gate.shape)
+def _run_linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array, carry: Carry) -> Array:
+    parts = _linear_attention(backend, spec, weights, x, carry)
+    output = parts.output(backend, carry).reshape(parts.gate.shape)
     output = normalise(backend, spec.norm, output, weights("mixer.norm.weight"), None)
     return output * _sigmoid(backend, parts.gate)
 
@@ -292,14 +321,17 @@ def _widen(backend: Backend, array: Array) -> Array:
 
 
 def _convolve(
-    backend: Backend, weights: Weights, x: Array, activation: Activation | None, role: str = "mixer.conv"
+    backend: Backend, weights: Weights, x: Array, activation: Activation | None, carry: Carry, role: str = "mixer.conv"
 ) -> Array:
-    """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the text. The role is [width, 1,
-    kernel], the last weight for the token itself."""
+    """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the first. The role is
+    [width, 1, kernel], the last weight for the token itself."""
     matrix, bias = _role(backend, weights, f"{role}.weight"), weights(f"{role}.bias")
     count, kernel = x.shape[-2], matrix.shape[-1]
-    before = backend.full((*x.shape[:-2], kernel - 1, x.shape[-1]), 0.0, backend.dtype_of(x))
+    before = carry.next()
+    if before is None:
+        before = backend.full((*x.shape[:-2], kernel - 1, x.shape[-1]), 0.0, backend.dtype_of(x))
     whole = backend.concat([before, x], -2)
+    carry.after.append(whole[..., count:, :])
     total = whole[..., :count, :] * matrix[:, 0, 0]
     for place in range(1, kernel):
         total = total + whole[..., place : place + count, :] * matrix[:, 0, place]

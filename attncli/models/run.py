@@ -387,7 +387,13 @@ class _Onward(Struct, frozen=True, eq=False):
             return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
 
         past: Past = {} if self.block.instead else {self.layer: earlier("k", "v")}
-        return past if self.block.mixer is None else past | {(self.layer, "mixer"): earlier("hidden")}
+        if self.block.mixer is not None:
+            from attncli.mechanism.mixer import Carry, mix  # few models have one
+
+            carry = Carry()
+            mix(backend, self.block.mixer, self.weights, self.trace.stages["hidden"][: self.trunk.start], carry)
+            past[self.layer, "mixer"] = tuple(backend.broadcast(kept, (*lead, *kept.shape)) for kept in carry.after)
+        return past
 
 
 class HeldOutput(ReadWeights):

@@ -103,6 +103,11 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
     assert refused.code == 4
     assert "none of these layers has implicit weights" in refused.err
     assert ask(*asking, "--words").code == 2
+    for file in (("--html", str(tmp_path / "page.html")), ("--figure", str(tmp_path / "figure.svg")), ("--plain",)):
+        refused = ask(*asking, *file)
+        assert refused.code == 2
+        assert "attn run --show implicit --json" in refused.err
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_experts_may_lie_in_one_tensor_or_in_many(tmp_path: Path) -> None:

@@ -110,7 +110,10 @@ def test_an_encoder_has_no_logits(folder_of: Callable) -> None:
         model.logits(last.after)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama 3.1", "gemma3_text", "bloom", "mistral", "falcon new", "lfm2"])
+MIXERS = ("lfm2", "bamba", "jamba", "falcon_h1", "qwen3_next", "kimi_linear", "minimax", "nemotron_h")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama 3.1", "gemma3_text", "bloom", "mistral", "falcon new", *MIXERS])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_continuing_with_cached_keys_changes_nothing(name: str, library: str, folder_of: Callable) -> None:
     model = loaded(folder_of(name), library)

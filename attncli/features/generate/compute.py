@@ -251,11 +251,12 @@ def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
     cache_width = sum(
         block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks
     )
+    states = sum(block.mixer.cells for block in spec.blocks if block.mixer is not None)
     heads = sum(block.attention.heads for block in spec.blocks) if request.rows else 0
     prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
     return (
         prompt_bytes
-        + (longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads)
+        + (states + longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads)
         * SCORE_ITEM[compute_dtype]
     )
 

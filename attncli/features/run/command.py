@@ -110,8 +110,15 @@ def run(
     every = wants_all_stages(stages, output)
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     parts = view.show or frozenset()
+    if "implicit" in parts and output.show != "all" and (page.html or output.svg or output.plain or output.table):
+        raise UsageError(
+            "pages, figures and tables hold weights of attention, and implicit weights are none: "
+            "they may be negative, and a row sums to anything",
+            expected="the screen, or --json",
+            hint="attn run --show implicit --json",
+        )
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     every = every or (bool(parts & SHOWN.keys()) and not words)
     run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts, regions)
     if (
