@@ -255,7 +255,14 @@ CODE = drawing_option("--code", help="Each step's line of code beside its formul
 BRIEF = drawing_option("--brief", help="Show the answer alone.")
 STEP = delivery_option("--step", help="Wait for a key after each step.")
 FULL = screen_option("--full", help="Show every row, column and dimension.")
-PRECISION = number("--precision", help="Digits after the point.", panel=OUTPUT, about=SCREEN, least=0, most=17)
+PRECISION = number(
+    "--precision",
+    help="Digits after the point; percentages keep their own.",
+    panel=OUTPUT,
+    about=SCREEN,
+    least=0,
+    most=17,
+)
 TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
 COLOR = delivery_option("--color", "--colour", help="Whether to use colour.", values=("auto", "always", "never"))
 ASCII = drawing_option("--ascii", help="Draw and write in ASCII only.")

@@ -102,10 +102,12 @@ BASES: dict[str, list[tuple[str, ...]]] = {
 """Command lines to try each option on; one that it changes is enough."""
 ELSEWHERE = {"explore", "schema", "learn", "series", "scan"}
 """Commands of which an option changes what takes long, or a screen of their own."""
-BASES |= {
+EXAMPLES = {
     name: [line, (*line, "--json"), (name,)]
     for name, line in examples({name: lines[0] for name, lines in BASES.items()}, ELSEWHERE, TEXT).items()
 }
+"""Those of the commands that none is written for above."""
+BASES |= EXAMPLES
 FORMS = {"json": About.JSON, "ndjson": About.JSON, "plain": About.PLAIN}
 """What is no screen, by the option that asks for it."""
 
@@ -314,9 +316,8 @@ def told(folder: Path, *line: str) -> tuple[Any, Any]:
     return found, wrote
 
 
-@pytest.mark.many
-@pytest.mark.parametrize("command", BASES)
-def test_an_option_does_something(command: str, folder: Path) -> None:
+def changes_something(command: str, folder: Path) -> None:
+    """Assert that each option of a command changes what one of its lines gives."""
     subjects = dict(commands())[command].callback.subjects
     # a document is made sooner than a screen
     alone = {base: told(folder, *base) for base in sorted(BASES[command], key=lambda base: "--json" not in base)}
@@ -331,6 +332,17 @@ def test_an_option_does_something(command: str, folder: Path) -> None:
             assert any(told(folder, *base, *words) != alone[base] for base in tried), (
                 f"{option} does nothing in {tried}, and says that it is about {about}"
             )
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("command", BASES)
+def test_an_option_does_something(command: str, folder: Path) -> None:
+    changes_something(command, folder)
+
+
+def test_an_option_of_a_new_command_does_something(folder: Path) -> None:
+    for command in EXAMPLES:  # every day
+        changes_something(command, folder)
 
 
 def drawn() -> list[tuple[str, str, str, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def test_option_before_variable_before_file_before_default(tmp_path: Path) -> No
     assert digits(ask(*question, ATTN_CONFIG=config).out) == 5
     assert digits(ask(*question, ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 4
     assert digits(ask(*question, "--precision", "3", ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 3
+
+
+@pytest.mark.parametrize("question", [("run", "a b"), ("compare", "a b", "a c"), ("mask", "causal", "window:1")])
+def test_percentages_keep_their_digits(question: tuple[str, ...]) -> None:
+    shares = [re.findall(r"[\d.]+%", ask(*question, "--precision", digits).out) for digits in ("0", "2", "7")]
+    assert shares[0]
+    assert shares[0] == shares[1] == shares[2]
 
 
 def test_the_file_is_found_by_the_platforms_rule(tmp_path: Path) -> None:
