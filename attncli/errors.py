@@ -76,6 +76,13 @@ class VerdictError(AttnError):
 
 
 def first_sentence(error: BaseException) -> str:
-    """What another library's error says first, at most 200 characters of it; its kind where it says nothing."""
+    """What another library's error says first.
+
+    Args:
+        error: The error.
+
+    Returns:
+        At most 200 characters of it; its kind where it says nothing.
+    """
     text = str(error).strip()
     return text.splitlines()[0].partition(". ")[0].removesuffix(".")[:200] if text else type(error).__name__

@@ -37,7 +37,14 @@ FIGURES, PAGES = (".svg", ".png", ".pdf"), (".html", ".htm")
 
 
 def rows(document: Document) -> list[dict[str, Any]]:
-    """A document's table, a dictionary for each row, by the column's name; none for a document without one."""
+    """A document's table.
+
+    Args:
+        document: Any document.
+
+    Returns:
+        A dictionary for each row, by the column's name; none for a document without a table.
+    """
     from attncli.draw.screen_header import screen_of
 
     lines = iter(screen_of(document.schema).rows(document))
@@ -52,7 +59,18 @@ def rows(document: Document) -> list[dict[str, Any]]:
 
 
 def write_figure(document: Document, path: str | Path, style: str, lang: str) -> None:
-    """Draw a document to a file; one whose shape is its text is drawn as its screen. Raises as `Document.figure`."""
+    """Draw a document to a file; one whose shape is its text is drawn as its screen.
+
+    Args:
+        document: Any document.
+        path: A file ending in .svg, .png or .pdf.
+        style: Words as `--figure-style` takes them: "dark,85mm,300dpi".
+        lang: The language of titles.
+
+    Raises:
+        UsageError: For another suffix or style.
+        UnsupportedError: Where what writes that format is not installed.
+    """
     from attncli.draw.figures import figure, title_and_description
     from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
 
@@ -71,7 +89,16 @@ def write_figure(document: Document, path: str | Path, style: str, lang: str) ->
 
 
 def write_page(document: Document, path: str | Path, lang: str) -> None:
-    """Write a document as one offline page. Raises as `Document.page`."""
+    """Write a document as one offline page.
+
+    Args:
+        document: Any document.
+        path: A file ending in .html.
+        lang: The language that the page begins in.
+
+    Raises:
+        UsageError: For another suffix.
+    """
     file = Path(path)
     if file.suffix.lower() not in PAGES:
         raise UsageError("a page is a file ending in .html, not {path}", path=repr(str(file)))
@@ -98,7 +125,12 @@ def _screen_html(document: Document) -> str:
 def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> dict[str, str]:
     """What a notebook shows of a result, by type: always its text, and the page of one that has heads.
 
-    A text's layers run for their page; where they hold too many weights for one, what they are is said in words.
+    Args:
+        value: A trace or a document.
+
+    Returns:
+        Texts by media type: "text/plain", and "text/html" where there is a page. A text's layers run for their page;
+        where they hold too many weights for one, what they are is said in words.
     """
     formats = {"text/plain": repr(value)}
     page = _page(value)

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None, environment: Environment | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line.
 
-    arguments: what follows `attn`; None for the process's own. environment: the streams and
-    settings to use; None for the process's own.
+    Args:
+        arguments: What follows `attn`; None for the process's own.
+        environment: The streams and settings to use; None for the process's own.
+
+    Returns:
+        The exit code: 0, or that of the error that was shown.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["--version"], ["-V"]) and environment is None and _version():

@@ -73,24 +73,52 @@ class Kinds(Mapping[str, Any]):
 
 
 def folder_of(name: str) -> str:
-    """The package that holds a document and its screen: `attncli.features.run` for `run`."""
+    """The package that holds a document and its screen.
+
+    Args:
+        name: The document's name, such as `run`.
+
+    Returns:
+        Such as `attncli.features.run`.
+    """
     return f"attncli.{FOLDERS.get(name, f'features.{name}')}"
 
 
 def module_of(name: str) -> str:
-    """The module that declares a document: `attncli.features.run.document` for `run`."""
+    """The module that declares a document.
+
+    Args:
+        name: The document's name, such as `run`.
+
+    Returns:
+        Such as `attncli.features.run.document`.
+    """
     if name == "error":
         return "attncli.documents"
     return f"{folder_of(name)}.{'compute' if name in BESIDE_COMPUTE else 'document'}"
 
 
 def schema_of(name: str) -> str:
-    """The schema that a document's name stands for: `run` for `attn.run/1`."""
+    """The schema that a document's name stands for.
+
+    Args:
+        name: The document's name, such as `run`.
+
+    Returns:
+        Such as `attn.run/1`.
+    """
     return f"attn.{name}" if name == "error" else f"attn.{name}/1"
 
 
 def name_of(schema: str) -> str:
-    """The name that a schema stands for: `run` for `attn.run/1`."""
+    """The name that a schema stands for.
+
+    Args:
+        schema: Such as `attn.run/1`.
+
+    Returns:
+        Such as `run`.
+    """
     return schema.removeprefix("attn.").removesuffix("/1")
 
 
@@ -117,21 +145,42 @@ Entropy = Annotated[float, Meta(ge=-0.00001, le=100, description="In nats.")]
 
 
 def describe(meaning: str) -> Meta:
-    """What a field means, in its schema's words."""
+    """What a field means, in its schema's words.
+
+    Args:
+        meaning: A sentence.
+
+    Returns:
+        What stands in the `Annotated` of the field.
+    """
     return Meta(description=meaning)
 
 
 def axes(*names: str, meaning: str = "") -> Meta:
-    """The axes of an array of numbers, or the axis that a list runs along; "" is an axis of any length.
+    """The axes of an array of numbers, or the axis that a list runs along.
 
-    One name is one length in the whole document, checked in what is read from a file.
+    Args:
+        names: Of the axes in order, "" for one of any length. One name is one length in the whole document, checked in
+            what is read from a file.
+        meaning: What the numbers are.
+
+    Returns:
+        What stands in the `Annotated` of the field.
     """
     shape = f"[{', '.join(name or '…' for name in names)}]"
     return Meta(description=f"{shape}: {meaning}" if meaning else shape, extra={"axes": names})
 
 
 def index_of(axis: str, meaning: str = "") -> Meta:
-    """A position on an axis, from 0: it must be less than the axis is long."""
+    """A position on an axis, from 0: it must be less than the axis is long.
+
+    Args:
+        axis: The name of the axis.
+        meaning: What the position is of; "" for nothing to add.
+
+    Returns:
+        What stands in the `Annotated` of the field.
+    """
     return Meta(description=meaning or None, extra={"at": axis})
 
 
@@ -225,12 +274,26 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
 
 def tag_of(part: Part) -> str:
-    """The name of a part's kind: what its tag says in JSON, such as `rope`; "" for a part without one."""
+    """The name of a part's kind: what its tag says in JSON.
+
+    Args:
+        part: Any part.
+
+    Returns:
+        Such as `rope`; "" for a part without a tag.
+    """
     return str(part.__struct_config__.tag or "")
 
 
 def members(part: Part) -> Iterator[tuple[str, Any]]:
-    """The names and values that stand in the JSON, in order, without what is absent."""
+    """The names and values that stand in the JSON, in order, without what is absent.
+
+    Args:
+        part: Any part.
+
+    Yields:
+        Pairs of name and value; the tag first, if there is one.
+    """
     config = part.__struct_config__
     if config.tag is not None:
         yield str(config.tag_field), config.tag
@@ -241,7 +304,14 @@ def members(part: Part) -> Iterator[tuple[str, Any]]:
 
 
 def brief(value: Any) -> str:
-    """A value as a `repr` shows it: texts cut, lists by their length, arrays by their type and shape."""
+    """A value as a `repr` shows it.
+
+    Args:
+        value: A value of a member.
+
+    Returns:
+        Its text: long texts cut, lists by their length, arrays by their type and shape.
+    """
     match value:
         case np.ndarray():
             return f"{value.dtype}{list(value.shape)}"
@@ -335,7 +405,16 @@ class TokenRow(Part, frozen=True, kw_only=True):
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
-    """The tokens that do not lie in their text, as a document's validation errors. name: of the list."""
+    """The tokens that do not lie in their text, as a document's validation errors.
+
+    Args:
+        tokens: The tokens.
+        text: Their text.
+        name: The name of their list in the document.
+
+    Yields:
+        A place, such as `tokens[3]`, and what is wrong there.
+    """
     for number, token in enumerate(tokens):
         if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
             yield (
@@ -360,7 +439,14 @@ SOURCE_NAMES = {
 
 
 def mask_name(mask: str) -> Message:
-    """What people call a mask; where it is more than one word, it is told as it is spelt."""
+    """What people call a mask.
+
+    Args:
+        mask: As `--mask` spells it.
+
+    Returns:
+        A message; where the mask is more than one word, it is told as it is spelt.
+    """
     match mask:
         case "none":
             return message("mask none")
@@ -520,7 +606,14 @@ LEARNED = 2
 
 
 def keys_of(tokens: int) -> range:
-    """How many keys a text of so many tokens may have."""
+    """How many keys a text may have.
+
+    Args:
+        tokens: How many tokens it has.
+
+    Returns:
+        From as many as tokens to `LEARNED` more.
+    """
     return range(tokens, tokens + LEARNED + 1)
 
 

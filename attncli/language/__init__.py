@@ -111,32 +111,83 @@ class MessageList(Message):
 
 
 def message(template: str, /, **values: object) -> Message:
-    """The sentence with these values in its places; without values it stands as it is, braces too."""
+    """A sentence of which the translation is looked up where it is shown.
+
+    Args:
+        template: English with named places; without values it stands as it is, braces too.
+        values: What stands in each place.
+
+    Returns:
+        Its finished English, which remembers template and values.
+    """
     return Message(template, values)
 
 
 def plural(singular: str, others: str, /, *, count: int, **values: object) -> Message:
-    """The sentence for this count, which may stand in a place {count} of its own."""
+    """A sentence that differs by a count.
+
+    Args:
+        singular: The English for a count of 1.
+        others: The English for any other count.
+        count: The count, which may stand in a place {count} of its own.
+        values: What stands in the other places.
+
+    Returns:
+        The finished English for this count.
+    """
     return Message(singular, {"count": count, **values}, others)
 
 
 def contextual(context: str, template: str, /, **values: object) -> Message:
-    """A sentence whose English means something else elsewhere; the context says in a word what it is here."""
+    """A sentence whose English means something else elsewhere.
+
+    Args:
+        context: In a word, what it is here.
+        template: English with named places.
+        values: What stands in each place.
+
+    Returns:
+        Its finished English, translated as this context has it.
+    """
     return Message(template, values, context=context)
 
 
 def term(text: str, /) -> Message:
-    """A literal that stands elsewhere, or in a list of words, as a message: looked up where it is shown."""
+    """A literal that stands elsewhere, or in a list of words, as a message: looked up where it is shown.
+
+    Args:
+        text: The English literal, or a message.
+
+    Returns:
+        The message.
+    """
     return text if isinstance(text, Message) else Message(text, {})
 
 
 def listing(texts: Iterable[object], separator: str = ", ") -> Message:
-    """The texts one after the other. separator: one that `SEPARATORS` has, or signs that are no words."""
+    """The texts one after the other, such as "a, b, c".
+
+    Args:
+        texts: Texts; those that are messages are translated.
+        separator: One that `SEPARATORS` has, or signs that are no words.
+
+    Returns:
+        One message, "" of no texts.
+    """
     return MessageList(tuple(texts), separator, separator)
 
 
 def choice(texts: Iterable[object], separator: str = ", ", last: str = " or ") -> Message:
-    """The texts to choose from: "a, b or c"; with the separator " or " it is "a or b or c"."""
+    """The texts to choose from, such as "a, b or c".
+
+    Args:
+        texts: Texts; those that are messages are translated.
+        separator: What stands between them, out of `SEPARATORS`; with " or " it is "a or b or c".
+        last: What stands before the last.
+
+    Returns:
+        One message, "" of no texts.
+    """
     return MessageList(tuple(texts), separator, last)
 
 
@@ -150,7 +201,11 @@ FOLDERS = list(__path__)
 
 
 def languages() -> tuple[str, ...]:
-    """English, and every language that has a catalogue."""
+    """English, and every language that has a catalogue.
+
+    Returns:
+        Their names: "en" first, the others in order of the alphabet.
+    """
     names = [entry.name for folder in FOLDERS for entry in scandir(folder)]
     return ("en", *sorted(name.removesuffix(".mo") for name in names if name.endswith(".mo")))
 
@@ -169,7 +224,15 @@ def catalogue_of(lang: str) -> NullTranslations:
 
 
 def translate(text: str, lang: str) -> str:
-    """A message, or a whole literal that a catalogue has, in this language; any other text as it is."""
+    """A text in another language.
+
+    Args:
+        text: A message, or a whole literal that a catalogue has; any other text stays as it is.
+        lang: The language, "en" or that of a catalogue.
+
+    Returns:
+        The translation; the English where the catalogue lacks it.
+    """
     if lang == "en" or not text:
         return text
     return text.spoken(lang) if isinstance(text, Message) else catalogue_of(lang).gettext(text)
@@ -191,7 +254,13 @@ SEPARATORS = (
 def say(view: Speech, text: str, /, **places: object) -> str:
     """The sentence in the view's language, its places filled. A screen in ASCII speaks English.
 
-    text: English with named places, or a message; a declared one whose places are still open is filled here.
+    Args:
+        view: Its language, and whether only ASCII may be written.
+        text: English with named places, or a message; a declared one whose places are still open is filled here.
+        places: What stands in each place.
+
+    Returns:
+        The finished sentence.
     """
     lang = "en" if view.ascii else view.lang
     if isinstance(text, Message):
@@ -208,5 +277,13 @@ def _close_quotes(text: str) -> str:
 
 
 def say_each(view: Speech, *texts: str) -> list[str]:
-    """Several sentences for this screen, such as the columns of a table."""
+    """Several sentences for this screen, such as the columns of a table.
+
+    Args:
+        view: Its language, and whether only ASCII may be written.
+        texts: As of `say`.
+
+    Returns:
+        The finished sentences, in the same order.
+    """
     return [say(view, text) for text in texts]

@@ -86,12 +86,22 @@ class Metric(Struct, frozen=True):
         punctuation: Sequence[bool] | Bools | None = None,
         offset: int = 0,
     ) -> Floats:
-        """This metric for each head: float64 with the leading axes of `weights`, NaN where no row can be used.
+        """Compute this metric for each head.
 
-        weights: [..., query, key], NumPy or torch, never written to. visible: booleans that
-        broadcast to them, None where nothing is hidden. queries: booleans [..., query], False for
-        padding. tokens: one id or name per key. special, punctuation: booleans [key]. offset: position of
-        query 0. Raises InputError for shapes that do not fit.
+        Args:
+            weights: [..., query, key], NumPy or torch, never written to.
+            visible: Booleans that broadcast to the weights, True where the query sees the key; None for everywhere.
+            queries: Booleans [..., query], False for padded queries, which are left out as empty rows are.
+            tokens: One id or name per key, for the token patterns.
+            special: Booleans [key], True for tokens that the tokenizer added.
+            punctuation: Booleans [key], True for punctuation.
+            offset: The position of query 0.
+
+        Returns:
+            float64 with the leading axes of `weights`, NaN where no row can be used.
+
+        Raises:
+            InputError: For shapes that do not fit.
         """
 
         results = measure(
@@ -522,14 +532,25 @@ def measure(
     offset: int = 0,
     aligned: bool = True,
 ) -> dict[str, Measured]:
-    """Metrics of weights [..., query, key], NumPy or torch; each value has the leading axes.
+    """Measure metrics of attention weights, several at once.
 
-    metrics: names, or metrics, a caller's own too. visible: booleans that broadcast to the weights, True where the
-    query sees the key; None for everywhere. queries: booleans [..., query], False for padded queries, which are left
-    out as empty rows are. tokens: one id or name per key, for the token patterns. special, punctuation:
-    booleans [key]. offset: position of query 0. aligned: False where queries are another text
-    than keys (cross-attention), which has no distances.
-    The arrays are never written to. Raises InputError for shapes that do not fit.
+    Args:
+        weights: [..., query, key], NumPy or torch, never written to.
+        visible: Booleans that broadcast to the weights, True where the query sees the key; None for everywhere.
+        metrics: Names, or metrics, a caller's own too.
+        queries: Booleans [..., query], False for padded queries, which are left out as empty rows are.
+        tokens: One id or name per key, for the token patterns.
+        special: Booleans [key], True for tokens that the tokenizer added.
+        punctuation: Booleans [key], True for punctuation.
+        offset: The position of query 0.
+        aligned: False where queries are another text than keys (cross-attention), which has no distances.
+
+    Returns:
+        The metrics by name; each value is float64 with the leading axes of the weights, NaN where no row can be used.
+
+    Raises:
+        InputError: For shapes that do not fit.
+        UsageError: For an unknown name, and for two metrics of one name.
     """
     array = _as_array(weights)
     if array.ndim < 2:

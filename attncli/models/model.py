@@ -109,19 +109,44 @@ class Model(Struct, frozen=True, eq=False):
         return f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name} {self.backend.dtype}>"
 
     def encode(self, text: str) -> list[Token]:
-        """The tokens of a text. Raises InputError if there are none or too many for the positions."""
+        """The tokens of a text.
+
+        Args:
+            text: The text.
+
+        Returns:
+            Its tokens in order, those that the tokenizer adds included.
+
+        Raises:
+            InputError: If there are none or too many for the positions.
+        """
         return self.check_tokens(self.tokenizer.encode(text))
 
     def check_tokens(self, tokens: list[Token]) -> list[Token]:
-        """The tokens, if the model can take that many."""
+        """The tokens, if the model can take that many.
+
+        Args:
+            tokens: Those of a text.
+
+        Returns:
+            The same tokens.
+
+        Raises:
+            InputError: If there are none or too many for the positions.
+        """
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
     def computing(self, count: int) -> Backend:
-        """The backend in which a text of `count` tokens is computed.
+        """The backend in which a text is computed.
 
-        A checkpoint's float32 numbers come from float64, rounded once, where that takes little time (`compute_dtype`):
-        they are to be those of a reference. One layer of other weights computes in the type of its numbers.
+        Args:
+            count: How many tokens it has.
+
+        Returns:
+            The backend of the model's numbers, or a wider one. A checkpoint's float32 numbers come from float64,
+            rounded once, where that takes little time (`compute_dtype`): they are to be those of a reference. One
+            layer of other weights computes in the type of its numbers.
         """
         checkpoint = self.identity.source == "checkpoint"
         return self._computing_in(
@@ -173,8 +198,9 @@ class Model(Struct, frozen=True, eq=False):
                 (layer, "self" or "cross"); the traces hold what came of it.
             idle: Whether layers that do not attend are yielded, too: their traces have vectors, and stages of no heads.
 
-        What was computed in a wider type (`computing`) comes rounded to `backend.dtype`. Scores and weights of low
-        precision are float32.
+        Returns:
+            The layers' traces, when it is iterated over. What was computed in a wider type (`computing`) comes rounded
+            to `backend.dtype`. Scores and weights of low precision are float32.
 
         Raises:
             InputError: For a text without tokens or with too many, and for a layer or head that is not there.
@@ -253,11 +279,22 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str] = EVERY_STAGE,
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
-        """Run several texts at once, padded to the longest, and yield the layers asked for with a leading batch axis.
+        """Run several texts at once, padded to the longest, and yield the layers with a leading batch axis.
 
-        Each text gets the numbers that it gets alone, computed in the type that the longest is (`computing`); rows past
-        its end mean nothing and `batch.take_text` takes them off. Raises as `trace`, and UnsupportedError where padding
-        would change a text's own numbers.
+        Args:
+            texts: Texts, or their tokens.
+            layers: Which to yield.
+            heads: Which heads to keep in stages with a head axis.
+            keep: Which n × n stages to keep.
+            interventions: As of `trace`.
+
+        Yields:
+            Each layer asked for, in order. Each text gets the numbers that it gets alone, computed in the type
+            that the longest is (`computing`); rows past its end mean nothing and `batch.take_text` takes them off.
+
+        Raises:
+            InputError: For a text without tokens or with too many, and for a layer or head that is not there.
+            UnsupportedError: Where padding would change a text's own numbers.
         """
         self._check_memory()
         if self.memory is not None:
@@ -303,6 +340,9 @@ class Model(Struct, frozen=True, eq=False):
             heads: Which heads of each.
             keep: Which n × n stages.
 
+        Yields:
+            What `trace` returns, for each text.
+
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
         """
@@ -332,8 +372,21 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str] = EVERY_STAGE,
         at_once: int = AT_ONCE,
     ) -> Iterator[Iterator[PaddedTexts]]:
-        """About `at_once` tokens of texts at a time, in batches of about one length, shortest first; each runs when its
-        layers are iterated over. Other arguments, errors: as of `traces`."""
+        """Take texts in batches of about one length, shortest first; each runs when its layers are iterated over.
+
+        Args:
+            texts: Texts, or their tokens.
+            layers: Which to yield.
+            heads: Which heads to keep in stages with a head axis.
+            keep: Which n × n stages to keep.
+            at_once: About how many tokens are taken from `texts` at a time.
+
+        Yields:
+            The batches of those tokens.
+
+        Raises:
+            InputError: For a text without tokens, or with more than the model has positions for.
+        """
         waiting: list[list[Token]] = []
         for text in texts:
             waiting.append(self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)))
@@ -373,25 +426,45 @@ class Model(Struct, frozen=True, eq=False):
             )
 
     def finish(self, hidden: Array) -> Array:
-        """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
+        """Apply the final norm.
+
+        Args:
+            hidden: Vectors that leave the last layer, [token, width].
+
+        Returns:
+            The normed vectors, of the same shape; they themselves if the model has no such norm.
+        """
         backend = self.computing(hidden.shape[-2])
         outputs = run.finish(self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype))
         return self.backend.cast(outputs, self.backend.dtype)
 
     def logits(self, hidden: Array) -> Array:
-        """The logits of the token after each, [..., token, vocabulary]. hidden: the last layer's `after`, [..., token,
-        width].
+        """The logits of the token after each.
 
-        Raises UnsupportedError where there is no output head.
+        Args:
+            hidden: What leaves the last layer (`after` of its trace), [..., token, width].
+
+        Returns:
+            [..., token, vocabulary].
+
+        Raises:
+            UnsupportedError: Where there is no output head.
         """
         return run.logits(self.spec, self.store.outer(self.backend), self.backend, hidden)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """The decoder of an encoder-decoder reading `source`: traces of its layers have `cross`, attention over the
-        source.
+        """The decoder of an encoder-decoder reading a text.
 
-        Its texts begin with the start token and leave out their last, as in training.
-        Raises UnsupportedError for a model of one side.
+        Args:
+            source: What the encoder reads: a text, or its tokens.
+
+        Returns:
+            A model whose traces have `cross`, attention over the source. Its texts begin with the start token and
+            leave out their last, as in training.
+
+        Raises:
+            UnsupportedError: For a model of one side.
+            InputError: For a source without tokens, or with too many.
         """
         if self.spec.decoder is None or self.decoder_store is None:
             raise self._one_sided(message("an encoder-decoder, such as t5, bart or marian"))
@@ -405,10 +478,17 @@ class Model(Struct, frozen=True, eq=False):
         return replace(side, memory=memory, source=tuple(tokens), encoder=self)
 
     def reading(self, states: np.ndarray[Any, Any]) -> Model:
-        """The decoder of a model over captured states of its encoder, [token, width]: as `decoder`, without the text
-        that they came from, or with none, as for Whisper.
+        """The decoder of a model over captured states of its encoder.
 
-        Raises UnsupportedError for a model without cross-attention, InputError for states of another width.
+        Args:
+            states: [token, width].
+
+        Returns:
+            As `decoder`, without the text that the states came from, or with none, as for Whisper.
+
+        Raises:
+            UnsupportedError: For a model without cross-attention.
+            InputError: For states of another width.
         """
         spec = self.spec if self.spec.decoder is None else self.spec.decoder
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
@@ -445,7 +525,18 @@ class Model(Struct, frozen=True, eq=False):
         return partial_trace if computing is self.backend else round_trace(self.backend, partial_trace)
 
     def only(self, trace: LayerTrace, heads: Selection) -> LayerTrace:
-        """The trace with only these heads. Raises UsageError for a head that is not there."""
+        """The trace of a layer with only some heads.
+
+        Args:
+            trace: One layer's.
+            heads: Which heads to keep.
+
+        Returns:
+            A trace whose stages with a head axis have these heads, in rising order.
+
+        Raises:
+            InputError: For a head that is not there.
+        """
         block = self.spec.blocks[trace.layer]
         if heads is EVERY or block.instead:
             return trace

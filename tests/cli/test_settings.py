@@ -29,7 +29,7 @@ def test_option_before_variable_before_file_before_default(tmp_path: Path) -> No
     assert digits(ask(*question, "--precision", "3", ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 3
 
 
-@pytest.mark.parametrize("question", [("run", "a b"), ("compare", "a b", "a c"), ("mask", "causal", "window:1")])
+@pytest.mark.parametrize("question", [("run", "a b"), ("heads", "a b"), ("mask", "causal", "window:1")])
 def test_percentages_keep_their_digits(question: tuple[str, ...]) -> None:
     shares = [re.findall(r"[\d.]+%", ask(*question, "--precision", digits).out) for digits in ("0", "2", "7")]
     assert shares[0]

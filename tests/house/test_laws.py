@@ -5,16 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from inspect import getdoc, isfunction, signature
 from pathlib import Path
 
 import pytest
 
+import attncli
 from attncli.cli.app import COMMANDS
-from attncli.documents import NAMES
+from attncli.documents import NAMES, Document
 from attncli.features.learn.tasks import task_class, task_names
+from attncli.measure.metric import Metric
 from attncli.models.families import MODEL_TYPES
+from attncli.models.model import Model
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "attncli"
@@ -531,6 +535,36 @@ def test_records_are_frozen():
                     for decorator in decorators:
                         if "dataclass" in ast.unparse(decorator):
                             assert "frozen=True" in ast.unparse(decorator), f"{name_of(path)}:{node.lineno} {name}"
+
+
+def public_functions() -> Iterator[tuple[str, Callable[..., object]]]:
+    """What callers of the package use: the functions of its doors, and the methods of what they return."""
+    doors = (attncli, attncli.metrics, attncli.topics, attncli.documents, attncli.language)
+    things = [(name, value) for door in doors for name, value in vars(door).items() if not name.startswith("_")]
+    things += [(name, getattr(attncli, name)) for name in attncli.__all__]
+    things += [(name, getattr(attncli.topics, name)) for name in attncli.topics.__all__]
+    for owner in (Model, Metric, Document):
+        things += [
+            (f"{owner.__name__}.{name}", value)
+            for name, value in vars(owner).items()
+            if isfunction(value) and (name == "__call__" or not name.startswith("_"))
+        ]
+    for name, value in things:
+        if isfunction(value) and value.__module__.startswith("attncli"):
+            yield name, value
+
+
+def test_what_callers_use_says_what_it_takes_and_gives() -> None:
+    lacking = []
+    for name, function in public_functions():
+        text, about = getdoc(function) or "", signature(function)
+        parameters = about.parameters.keys() - {"self", "cls"}
+        parts = ["Args:"] * bool(parameters)
+        if parameters and about.return_annotation not in ("None", None):
+            parts.append("Yields:" if "Yields:" in text else "Returns:")
+        lacking += [f"{name}: {part}" for part in parts if f"{part}\n" not in text]
+        lacking += [f"{name}: Raises as a part of its own" for _ in re.findall(r"Raises [A-Z]", text)]
+    assert lacking == []
 
 
 def test_what_is_public_has_a_docstring():

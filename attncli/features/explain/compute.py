@@ -406,9 +406,22 @@ def mask_topic_document(
     query: int,
     others: Sequence[tuple[str, Sequence[Token]]] = (),
 ) -> MaskTopic:
-    """One head's scores before and after the mask, and what a softmax makes of either.
+    """Explain a mask: one head's scores before and after it, and what a softmax makes of either.
 
-    others: more texts with their tokens, to be padded together with this one. A query that sees nothing has weights 0.
+    Args:
+        model: As `attncli.load` returns it.
+        text: The text.
+        tokens: Its tokens.
+        layer: The layer's number.
+        head: The head's number in its layer.
+        query: The position of the token that looks, from 0.
+        others: More texts with their tokens, to be padded together with this one.
+
+    Returns:
+        What `attn explain mask --json` writes. A query that sees nothing has weights 0.
+
+    Raises:
+        InputError: For a layer or head that is not there.
     """
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("biased", "masked", "weights"))))
     refuse_lost_rows(model.backend, trace)
@@ -463,10 +476,21 @@ def _padded_texts(
 
 
 def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> MultiheadTopic:
-    """Every head's row of weights and output for one query, what its rows of W_O make of it, and the average of the
-    rows.
+    """Explain several heads: every head's row of weights and output for one query, and what W_O makes of it.
 
-    The shares are absent where there is no W_O, or where its weights are not to be had.
+    Args:
+        model: As `attncli.load` returns it.
+        text: The text.
+        tokens: Its tokens.
+        layer: The layer's number.
+        query: The position of the token that looks, from 0.
+
+    Returns:
+        What `attn explain multihead --json` writes, with the average of the rows. The shares are absent where there is
+        no W_O, or where its weights are not to be had.
+
+    Raises:
+        InputError: For a layer that is not there.
     """
     trace = next(iter(model.trace(tokens, layers=[layer], keep=("capped", "biased", "masked", "weights"))))
     refuse_lost_rows(model.backend, trace)
@@ -536,8 +560,23 @@ ADDED = {
 def position_document(
     models: Iterable[Model], text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
 ) -> PositionTopic:
-    """The tokens through each model, which differ in their positions alone; the first is what the others are measured
-    against. Raises InputError for numbers that left the range of their type."""
+    """Compare ways of telling places: the tokens through models that differ in their positions alone.
+
+    Args:
+        models: The models; the first is what the others are measured against.
+
+        text: The text.
+        tokens: Its tokens.
+        layer: The layer's number.
+        head: The head's number in its layer.
+        query: The position of the token that looks, from 0.
+
+    Returns:
+        What `attn explain position --json` writes.
+
+    Raises:
+        InputError: For numbers that left the range of their type.
+    """
     heading: Heading | None = None
     ways: list[PositionWay] = []
     warnings: list[str] = []
@@ -624,10 +663,21 @@ def _position_facts(
 
 
 def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> ResidualTopic:
-    """x, what attention adds, their sum, and the norm beside it: that of the sum, or, in a model that norms first, that
-    of x.
+    """Explain the residual connection: x, what attention adds, their sum, and the norm beside it.
 
-    Raises UnsupportedError for a layer without a residual of its own, or whose weights are not to be had.
+    Args:
+        model: As `attncli.load` returns it.
+        text: The text.
+        tokens: Its tokens.
+        layer: The layer's number.
+        query: The position of the token that looks, from 0.
+
+    Returns:
+        What `attn explain residual --json` writes. The norm is that of the sum, or, in a model that norms first, that
+        of x.
+
+    Raises:
+        UnsupportedError: For a layer without a residual of its own, or whose weights are not to be had.
     """
     block = model.spec.blocks[layer]
     trace = refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], keep=("weights",)))))

@@ -115,11 +115,18 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
 
 
 def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
-    """`attn.explain/1`, topic "softmax": given numbers, divided by the temperature, with and without the maximum
-    subtracted.
+    """Work a softmax through: numbers divided by the temperature, with and without the maximum subtracted.
 
-    `exponentials` and `sum` are null where they leave the range of a float. Raises UsageError for
-    a temperature that is not a positive number.
+    Args:
+        scores: The numbers.
+        temperature: What they are divided by, above 0.
+
+    Returns:
+        What `attn explain softmax --json` writes. `exponentials` and `sum` are null where they leave the range of a
+        float.
+
+    Raises:
+        UsageError: For a temperature that is not a positive number.
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise UsageError("{option} is {value}", expected="a positive number", option="--temperature", value=temperature)
@@ -186,9 +193,21 @@ def row_softmax(scores: Floats) -> Floats:
 def matrix_softmax_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int
 ) -> MatrixSoftmaxTopic:
-    """Softmax of a head's scores by rows, as attention does it, and over all entries of the matrix at once.
+    """Compare softmax by rows, as attention does it, with softmax over all entries of a head's scores at once.
 
-    `row_sums` are those of the second; the first ones are 1. Both come from the package's own softmax.
+    Args:
+        model: As `attncli.load` returns it.
+        text: The text.
+        tokens: Its tokens.
+        layer: The layer's number.
+        head: The head's number in its layer.
+
+    Returns:
+        What `attn explain matrix-softmax --json` writes. `row_sums` are those of the second; the first ones are 1.
+        Both come from the package's own softmax.
+
+    Raises:
+        InputError: For a layer or head that is not there.
     """
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("masked", "weights"))))
     refuse_lost_rows(model.backend, trace)
@@ -217,12 +236,22 @@ CHUNK = 2**22
 
 
 def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> ScalingTopic:
-    """Variance of q·k for `samples` independent pairs of standard normal vectors of width d_k, and what scaling does
-    to a softmax.
+    """Measure the variance of q·k, and what scaling does to a softmax.
 
-    keys: over how many keys the softmax runs, for samples // keys queries (at least 1). d_model:
-    also scale by 1/√d_model, None for not. The standard error of a variance s² of N numbers with
-    fourth moment m₄ is √((m₄ − s⁴)/N). Raises UsageError for sizes below 1 (2 samples), LimitError for too much work.
+    Args:
+        d_k: The width of the vectors.
+        samples: How many independent pairs of standard normal vectors are drawn.
+        keys: Over how many keys the softmax runs, for samples // keys queries (at least 1).
+        seed: Of the pairs.
+        d_model: Also scale by 1/√d_model; None for not.
+
+    Returns:
+        What `attn explain scaling --json` writes. The standard error of a variance s² of N numbers with fourth moment
+        m₄ is √((m₄ − s⁴)/N).
+
+    Raises:
+        UsageError: For sizes below 1 (2 samples).
+        LimitError: For too much work.
     """
     for name, value, least in (
         ("d_k", d_k, 1),
@@ -371,12 +400,23 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
 def order_document(
     models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0
 ) -> OrderTopic:
-    """Run the tokens as they are and in another order through each model, and compare every token's attention output
-    with its own.
+    """Compare every token's attention output with its own after the tokens were put in another order.
 
-    order: for each new place the position of the token that moves there. A row's `equal` says whether
-    the largest difference is within float rounding. Where ALiBi does not see a reversal, a further row moves
-    the first token to the end instead, which it does see. Raises InputError for an order that moves nothing.
+    Args:
+        models: The models, of which each runs both.
+
+        text: The text.
+        tokens: Its tokens.
+        order: For each new place the position of the token that moves there.
+        layer: The layer's number.
+
+    Returns:
+        What `attn explain order --json` writes. A row's `equal` says whether the largest difference is within float
+        rounding. Where ALiBi does not see a reversal, a further row moves the first token to the end instead, which it
+        does see.
+
+    Raises:
+        InputError: For an order that moves nothing.
     """
     if list(order) == list(range(len(tokens))):
         raise InputError(
@@ -455,9 +495,17 @@ def metric_meanings() -> dict[str, str]:
 
 
 def metric_document(name: str) -> MetricTopic:
-    """A metric's declaration, its value for `EXAMPLE` and for uniform attention over what a causal query of it may see.
+    """Explain a metric: its declaration, its value for `EXAMPLE`, and that for uniform attention.
 
-    Both values are null for a metric that needs tokens. Raises UsageError for an unknown name.
+    Args:
+        name: The name of one of `attncli.metrics.METRICS`.
+
+    Returns:
+        What `attn explain metric NAME --json` writes. Uniform is over what a causal query may see. Both values are
+        null for a metric that needs tokens.
+
+    Raises:
+        UsageError: For an unknown name.
     """
     if name not in METRICS:
         close = get_close_matches(name, METRICS, 1)
