@@ -28,13 +28,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attncli"
 FOLDER = PACKAGE / "language"
 HEADER = "# attn in another language; see tests/catalogues.py"
-KEYWORDS = {
-    "message": (1,),
-    "plural": (1, 2),
-    "contextual": ((1, "c"), 2),
-    "say": (2,),
-    "say_each": (2,),
-}
+KEYWORDS = {"message": (1,), "plural": (1, 2), "contextual": ((1, "c"), 2), "say": (2,), "say_each": (2,)}
 """The functions whose literals are sentences, and which of their arguments are."""
 ARGUMENTS: dict[str, tuple[int | str, ...]] = {
     **dict.fromkeys(("AttnError", "UsageError", "InputError", "UnsupportedError", "LimitError", "VerdictError"),
@@ -42,7 +36,7 @@ ARGUMENTS: dict[str, tuple[int | str, ...]] = {
     "heading": (0, 1), "remark": (0,), "localize": (0,), "translate": (0,), "fact": (0,), "progress": (1,),
     **dict.fromkeys(("table", "ledger", "matrix", "vectors", "vector_sum", "links", "draw_grid", "heatmap"),
                     ("title", "note")),
-    "shaded_sentence": ("tint",),
+    "shaded_sentence": ("tint",), "tinted_answer": ("tint",), "lead": (0, 1),
     "Metric": (1, 5, 6, 7, 9, "needs"), "Stage": (2, 3), "StageTable": (1, 2), "Map": (0,),
     "FixedValue": (1,), "refuse": (1,), "Spelling": (1,),
     "refuse_memory": (2,), "refuse_run": (4,), "refuse_over": (2,), "foretell_work": (3,),

@@ -31,7 +31,7 @@ COLUMNS = ["features", "scan", "explore"]
 """Where a feature has its folder: its files count as those of the room that does the like for all."""
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
-    "effect_answer": "draw", "derivation_screen": "draw", "softmax_screens": "draw", "order_screens": "draw",
+    "effect_answer": "draw", "derivation_screen": "draw", "softmax_screens": "draw",
     "layer_screens": "draw", "across_screens": "draw", "head_screen": "draw", "live_screen": "cli",
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
@@ -288,10 +288,7 @@ def test_heavy_packages_are_not_imported_at_the_top():
 
 def test_one_file_imports_torch():
     # transformers' models are torch's own: the comparison with them cannot be made without it
-    allowed = TORCH | {
-        "attncli/models/verify.py",
-        "attncli/models/transformers_model.py",
-    }
+    allowed = TORCH | {"attncli/models/verify.py", "attncli/models/transformers_model.py"}
     found = {name_of(path) for path in SOURCES if any(name.split(".")[0] == "torch" for name in imports(path))}
     assert TORCH <= found <= allowed
 
@@ -490,7 +487,7 @@ def test_attention_is_computed_in_one_place():
 
 def test_no_arguments_are_passed_through_unnamed():
     allowed = {
-        "attncli/models/verify.py",  # stands in for functions of another package
+        "attncli/models/verify.py"  # stands in for functions of another package
     }
     for path in SOURCES:
         if name_of(path) in allowed:

@@ -1,18 +1,19 @@
-"""Screens of the topics about a whole layer: masks, several heads, residual and norm."""
+"""Screens of the topics about a whole layer: masks, several heads, residual and norm, positions; a table of all topics'
+screens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.lines import Lines, heading, remark, sentences, stack
+from attncli.documents import Document
+from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_digits, brief, format_fixed
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
-from attncli.draw.sentence import not_learned_note, shaded_sentence
+from attncli.draw.sentence import not_learned_note
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import ledger, table, vector_sum, vectors
 from attncli.draw.token_names import key_names, position_and_text, quoted_token, short
@@ -25,21 +26,24 @@ from attncli.features.explain.document import (
     OrderTopic,
     PaddedText,
     PositionTopic,
+    PositionWay,
     ResidualTopic,
     ScalingTopic,
     SoftmaxTopic,
-    TaughtTopic,
 )
-from attncli.features.explain.order_screens import order_blocks, order_rows, position_blocks, position_rows
 from attncli.features.explain.softmax_screens import (
+    lead,
     matrix_rows,
     matrix_softmax_blocks,
     metric_blocks,
     metric_rows,
+    order_blocks,
+    order_rows,
     scaling_blocks,
     scaling_rows,
     softmax_blocks,
     softmax_rows,
+    tinted_answer,
 )
 from attncli.language import contextual, message, plural, say, say_each
 
@@ -49,21 +53,19 @@ KEYS = 24
 """Keys of the worked row that have a line of their own."""
 CELL = 9
 """Cells of a token in the drawing of a batch."""
+STRONGEST = message("tint: the strongest weight that a word gets in any head")
+"""What the tint of several heads says."""
 
 
 def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     """What a mask is for; the matrices before and after; the query's row worked out; the batch, if there is one."""
     texts = [token.text for token in document.tokens]
-    lead = stack(
-        (
-            heading("what a mask does", document.attention.mask, view),
-            remark(
-                "A mask says which keys a query may see. A hidden score becomes −∞ before the "
-                "softmax, exp(−∞) is 0, and so is the weight: not small, but none.",
-                view,
-                style="",
-            ),
-        )
+    what = lead(
+        "what a mask does",
+        "A mask says which keys a query may see. A hidden score becomes −∞ before the "
+        "softmax, exp(−∞) is 0, and so is the weight: not small, but none.",
+        view,
+        note=document.attention.mask,
     )
     masked = as_matrix(document.masked)
     pairs = [
@@ -91,20 +93,13 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
     row_block = [] if np.isfinite(masked[document.query]).all() else [_row(document, texts, view)]
     row = as_matrix(document.after)[document.query]
-    tinted_sentence = shaded_sentence(
-        document.text or "",
-        document.tokens,
-        row,
-        view,
-        query=document.query,
-        tint=message("tint: the weight that the word gets"),
-    )
     # of several texts the padding is what is asked about
     mask_sentence = _redistribution_sentence(document, view) if hides or document.batch is UNSET else ""
     answers = (_padding_sentence(document, view), mask_sentence, not_learned_note(document.model, view))
-    answer_lines = stack((tinted_sentence, sentences(answers, view)))
+    tint = message("tint: the weight that the word gets")
+    answer_lines = tinted_answer(document, row, answers, view, query=document.query, tint=tint)
     parts = (*batch, *matrices) if not hides else (*matrices, *row_block, *batch)
-    return (header(document, view), lead, *parts, answer_lines)
+    return (header(document, view), what, *parts, answer_lines)
 
 
 MASK_MATRICES = {
@@ -275,21 +270,9 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         note="" if even else "nothing rests on padding",
     )
     largest_difference = max(padded_text.agreement for padded_text in batch)
-    return stack(
-        (
-            token_table,
-            Lines(((),)),
-            last,
-            remark(
-                say(
-                    view,
-                    "Together or each alone, the weights differ by at most {difference}.",
-                    difference=f"{largest_difference:.1e}" if largest_difference else "0",
-                ),
-                view,
-            ),
-        )
-    )
+    difference = f"{largest_difference:.1e}" if largest_difference else "0"
+    alike = say(view, "Together or each alone, the weights differ by at most {difference}.", difference=difference)
+    return stack((token_table, BLANK, last, remark(alike, view)))
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
@@ -332,17 +315,11 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         sizes = say(view, "{count} head: it has the whole d_model, d_k is {d_k} and d_v {d_v}", **widths)
     else:
         sizes = say(view, "{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}", **widths)
-    lead = stack(
-        (
-            heading("several heads", "", view),
-            remark(
-                "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
-                "are set side by side, and W_O mixes them into one vector.",
-                view,
-                style="",
-            ),
-            remark(sizes, view),
-        )
+    what = lead(
+        "several heads",
+        "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
+        "are set side by side, and W_O mixes them into one vector.",
+        view,
     )
     names = [say(view, "head {head}", head=head.head) for head in heads]
     several = len(heads) > 1  # of one head the average is that head
@@ -371,7 +348,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     )
     return (
         header(document, view),
-        lead,
+        stack((what, remark(sizes, view))),
         *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
         _projected_sum(document, names, view),
         _multihead_answer(document, view),
@@ -385,11 +362,11 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
         return Lines()
     names = [say(view, "single-head"), say(view, "h = 1")]
     head = document.heads[0]
-    title, note = (
-        say(view, "one head is single-head attention"),
-        say(view, "softmax(q·kᵀ × scale)·v, worked out without heads, beside this run's one head"),
+    top = heading(
+        "one head is single-head attention",
+        "softmax(q·kᵀ × scale)·v, worked out without heads, beside this run's one head",
+        view,
     )
-    top = heading(title, note, view)
     rows = [single.weights, head.weights]
     weights = matrix(rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title="weights")
     output = vectors([single.output, head.output], names, view, title="output, first entries")
@@ -401,15 +378,16 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     return stack((top, weights, output, remark(agree, view)))
 
 
-def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
+def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     """What averaging the heads loses: those that look elsewhere than the average does, or, where none does, how much
     each looks; and by how much the average is less certain."""
     heads, average = document.heads, as_matrix([document.average])[0]
     if len(heads) < 2 or not average.any():
-        return []
+        return
     rows = as_matrix([head.weights for head in heads])
     if np.abs(rows - average).max() < SAME:
-        return [say(view, "The {heads} heads give the same weights: averaging loses nothing here.", heads=len(heads))]
+        yield say(view, "The {heads} heads give the same weights: averaging loses nothing here.", heads=len(heads))
+        return
 
     best = int(np.argmax(average))
     mentioned = {document.query, best, *(int(np.argmax(row)) for row in rows)}
@@ -417,15 +395,13 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
     def name(key: int) -> str:
         return quoted_token(document.tokens, key, view, beside=mentioned)
 
-    answer_sentences = [
-        say(
-            view,
-            "Averaged, {query} would look most at {key} ({weight}).",
-            query=name(document.query),
-            key=name(best),
-            weight=format_fixed(float(average[best]), 2),
-        )
-    ]
+    yield say(
+        view,
+        "Averaged, {query} would look most at {key} ({weight}).",
+        query=name(document.query),
+        key=name(best),
+        weight=format_fixed(float(average[best]), 2),
+    )
     heads_elsewhere = [
         index for index in range(len(heads)) if rows[index].any() and int(np.argmax(rows[index])) != best
     ]
@@ -453,7 +429,7 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
         )
         head_list = say(view, contextual("clauses", ", ")).join(parts) + more
         counts = {"count": len(heads_elsewhere), "heads": len(heads), "places": head_list}
-        answer_sentences.append(
+        yield (
             say(view, "Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}.", **counts)
             if len(heads_elsewhere) == 1
             else say(view, "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}.", **counts)
@@ -461,44 +437,35 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
     else:
         low, high = (int(index) for index in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
         least, most = (format_fixed(float(rows[index, best]), 2) for index in (low, high))
-        answer_sentences.append(
-            say(
-                view,
-                "All {heads} heads look there; averaging loses how much each does: from {least} "
-                "(head {least_head}) to {most} (head {most_head}).",
-                heads=len(heads),
-                least=least,
-                least_head=heads[low].head,
-                most=most,
-                most_head=heads[high].head,
-            )
+        yield say(
+            view,
+            "All {heads} heads look there; averaging loses how much each does: from {least} "
+            "(head {least_head}) to {most} (head {most_head}).",
+            heads=len(heads),
+            least=least,
+            least_head=heads[low].head,
+            most=most,
+            most_head=heads[high].head,
         )
     head_entropy = float(np.mean(document.entropies))
     if document.average_entropy - head_entropy >= LESS:
-        answer_sentences.append(
-            say(
-                view,
-                "The average is less certain than its heads: entropy {entropy} nats, theirs {head_entropy} on average.",
-                entropy=format_fixed(document.average_entropy, 2),
-                head_entropy=format_fixed(head_entropy, 2),
-            )
+        yield say(
+            view,
+            "The average is less certain than its heads: entropy {entropy} nats, theirs {head_entropy} on average.",
+            entropy=format_fixed(document.average_entropy, 2),
+            head_entropy=format_fixed(head_entropy, 2),
         )
-    return answer_sentences
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
     """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add."""
-    title = say(view, "concat(O₁ … O_h)·W_O")
+    title = message("concat(O₁ … O_h)·W_O")
     terms = [
         (say(view, "head {head}", head=head.head), head.share) for head in document.heads if head.share is not UNSET
     ]
     if not terms:
-        return stack(
-            (
-                heading(title, "", view),
-                remark("There is no W_O here: the outputs stand side by side as they are.", view),
-            )
-        )
+        none = remark("There is no W_O here: the outputs stand side by side as they are.", view)
+        return stack((heading(title, "", view), none))
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
     body = vector_sum(
         terms,
@@ -507,25 +474,21 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
         title=title,
         note="= Σ O_h·W_O^h: each head's output times its own rows of W_O",
     )
-    return stack(
-        (
-            body,
-            remark(
-                say(
-                    view,
-                    "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
-                    difference=f"{document.agreement:.1e}",
-                ),
-                view,
-            ),
-        )
+    return stack((body, remark(_agreement(document, view), view)))
+
+
+def _agreement(document: MultiheadTopic | ResidualTopic, view: View) -> str:
+    return say(
+        view,
+        "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
+        difference=f"{document.agreement:.1e}",
     )
 
 
 def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
     """What averaging the heads loses; of one head, that it is single-head attention."""
     query_text = quoted_token(document.tokens, document.query, view)
-    answer_sentences = _loss_sentences(document, view)
+    answer_sentences = list(_loss_sentences(document, view))
     if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:
         difference = document.single.agreement
         answer_sentences = [
@@ -538,15 +501,8 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
             )
         ]
     largest_weights = as_matrix([head.weights for head in document.heads]).max(axis=0)
-    tinted_sentence = shaded_sentence(
-        document.text or "",
-        document.tokens,
-        largest_weights,
-        view,
-        query=document.query,
-        tint=message("tint: the strongest weight that a word gets in any head"),
-    )
-    return stack((tinted_sentence, sentences((*answer_sentences, not_learned_note(document.model, view)), view)))
+    texts = (*answer_sentences, not_learned_note(document.model, view))
+    return tinted_answer(document, largest_weights, texts, view, query=document.query, tint=STRONGEST)
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
@@ -566,16 +522,11 @@ MOSTLY = 0.5
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     """What the residual is for; the sum; the norm; how much of the vector stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
-    lead = stack(
-        (
-            heading("residual connection and normalization", "", view),
-            remark(
-                "The residual keeps what came in: attention only adds to it. The norm then brings "
-                "each vector to the same scale, so that layers can be stacked.",
-                view,
-                style="",
-            ),
-        )
+    what = lead(
+        "residual connection and normalization",
+        "The residual keeps what came in: attention only adds to it. The norm then brings "
+        "each vector to the same scale, so that layers can be stacked.",
+        view,
     )
     sum_block = vector_sum(
         [("x", document.x), ("O", document.out)],
@@ -590,7 +541,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     facts = remark(say(view, "lengths: |x| {x}, |O| {output}, |x + O| {sum}", x=x, output=output, sum=total), view)
     return (
         header(document, view),
-        lead,
+        what,
         stack((sum_block, facts)),
         _norm(document, view),
         _residual_answer(document, query, view),
@@ -633,12 +584,7 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
         if np.array_equal(norm.scaled, norm.normed)
         else ""
     )
-    agrees = say(
-        view,
-        "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
-        difference=f"{document.agreement:.1e}",
-    )
-    return stack((body, *(remark(note, view) for note in (norm_sentence, plain, agrees))))
+    return stack((body, *(remark(note, view) for note in (norm_sentence, plain, _agreement(document, view)))))
 
 
 def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
@@ -654,20 +600,10 @@ def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
             "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x and x + O."
         )
     )
-    answer_sentences = (
-        say(view, template, query=query_text, cosine=f"{document.cosine:.2f}"),
-        not_learned_note(document.model, view),
-    )
+    turn = say(view, template, query=query_text, cosine=f"{document.cosine:.2f}")
+    texts = (turn, not_learned_note(document.model, view))
     weights = None if document.weights is UNSET else document.weights
-    tinted_sentence = shaded_sentence(
-        document.text,
-        document.tokens,
-        weights,
-        view,
-        query=document.query,
-        tint=message("tint: the strongest weight that a word gets in any head"),
-    )
-    return stack((tinted_sentence, sentences(answer_sentences, view)))
+    return tinted_answer(document, weights, texts, view, query=document.query, tint=STRONGEST)
 
 
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
@@ -678,54 +614,113 @@ def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
         yield [dim, *map(float, values), None if normed is None else float(normed[dim])]
 
 
+# The screen of the topic "position": where positions enter, their numbers, and what they make of one query.
+
+LEAST = 0.005
+"""A way that moves no weight by this much is not said to move any."""
+ENTRIES = {
+    "nowhere": message("nowhere"),
+    "input": message("the input"),
+    "queries and keys": message("queries and keys"),
+    "scores": message("the scores"),
+}
+"""Where positions enter, as a document calls it."""
+TABLES = {
+    "input": message("{position}: position vectors P"),
+    "queries and keys": message("{position}: angles by which pairs of entries turn, in radians"),
+    "scores": message("{position}: what is added to the scores"),
+}
+"""What the numbers of a way are, by where it enters."""
+
+
+def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
+    """What positions are for; each way's own numbers; the query's weights under each; which moves them most."""
+    texts = [token.text for token in document.tokens]
+    query = label(texts[document.query], ascii=view.ascii)
+    ways = document.ways
+    way_table = table(
+        say_each(view, "position", "enters", "moves a weight by"),
+        [
+            [way.position, say(view, ENTRIES[way.enters]), "" if index == 0 else f"{way.moved:.{view.precision}f}"]
+            for index, way in enumerate(ways)
+        ],
+        view,
+        align=["left", "left", "right"],
+        title="ways of telling positions",
+    )
+    weights = [way.weights for way in ways]
+    rows = matrix(
+        weights,
+        [way.position for way in ways],
+        key_names(texts, weights),
+        view,
+        limits=(0.0, 1.0),
+        title=say(view, "weights of {query} under each", query=query),
+        note="the same seeded vectors, only the positions differ",
+    )
+    what = lead(
+        "how attention learns where words stand",
+        "By itself attention sees a set of words, not a row of them: attn explain order "
+        "measures that. Positions can enter in three places: added to the input, turning "
+        "queries and keys, or added to the scores.",
+        view,
+    )
+    tables = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
+    return (header(document, view), stack((what, way_table)), *tables, rows, _position_answer(document, query, view))
+
+
+def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
+    """What a way brings in, as a table: vectors, angles, or what is added to the scores."""
+    title, note = say(view, TABLES[way.enters], position=way.position), way.formula
+    assert way.table is not UNSET, "only a way that brings something in has a table"
+    if way.enters == "scores":
+        return matrix(way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note)
+    return vectors(way.table, texts, view, title=title, note=note)
+
+
+def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
+    """The sentence, tinted by how far each word's weight moves where it moves most; which way that is; whether the
+    weights are learned."""
+    query_text = say(view, '"{text}"', text=query)
+    other_ways, note = document.ways[1:], not_learned_note(document.model, view)
+    most_moving = max(other_ways, key=lambda way: way.moved, default=None)
+    if most_moving is None:
+        return sentences([note], view)
+    if most_moving.moved < LEAST:
+        none = say(view, "No position encoding moves a weight of {query} by 0.005 or more.", query=query_text)
+        return sentences([none, note], view)
+    most = say(
+        view,
+        "The position encoding {position} changes the weights of {query} most: one of them by {size}.",
+        position=most_moving.position,
+        query=query_text,
+        size=f"{most_moving.moved:.2f}",
+    )
+    differences = np.abs(np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights))
+    tint = message("tint: by how much the word's weight differs")
+    return tinted_answer(document, differences, [most, note], view, query=document.query, tint=tint)
+
+
+def position_rows(document: PositionTopic) -> Iterable[list[object]]:
+    """Each way's weights, key by key, for `--plain`."""
+    yield ["position", "enters", "key", "weight", "moved"]
+    for way in document.ways:
+        for key, weight in enumerate(way.weights):
+            yield [way.position, way.enters, key, float(weight), way.moved]
+
+
 # The screen and the table of any topic of `attn.explain/1` besides the attention of a text.
 
 
-def topic_blocks(document: TaughtTopic, view: View) -> Sequence[Lines]:
-    """The parts of a topic's screen, in order."""
-    match document:
-        case SoftmaxTopic():
-            return softmax_blocks(document, view)
-        case ScalingTopic():
-            return scaling_blocks(document, view)
-        case MatrixSoftmaxTopic():
-            return matrix_softmax_blocks(document, view)
-        case OrderTopic():
-            return order_blocks(document, view)
-        case MetricTopic():
-            return metric_blocks(document, view)
-        case PositionTopic():
-            return position_blocks(document, view)
-        case MaskTopic():
-            return mask_topic_blocks(document, view)
-        case MultiheadTopic():
-            return multihead_blocks(document, view)
-        case ResidualTopic():
-            return residual_blocks(document, view)
-        case _:
-            assert_never(document)
-
-
-def topic_rows(document: TaughtTopic) -> Iterable[list[object]]:
-    """A topic's numbers as a table with a header line, for `--plain`."""
-    match document:
-        case SoftmaxTopic():
-            return softmax_rows(document)
-        case ScalingTopic():
-            return scaling_rows(document)
-        case MatrixSoftmaxTopic():
-            return matrix_rows(document)
-        case OrderTopic():
-            return order_rows(document)
-        case MetricTopic():
-            return metric_rows(document)
-        case PositionTopic():
-            return position_rows(document)
-        case MaskTopic():
-            return mask_topic_rows(document)
-        case MultiheadTopic():
-            return multihead_rows(document)
-        case ResidualTopic():
-            return residual_rows(document)
-        case _:
-            assert_never(document)
+TOPIC_SCREENS: dict[type[Document], tuple[Callable[..., Sequence[Lines]], Callable[..., Iterable[list[object]]]]] = {
+    SoftmaxTopic: (softmax_blocks, softmax_rows),
+    ScalingTopic: (scaling_blocks, scaling_rows),
+    MatrixSoftmaxTopic: (matrix_softmax_blocks, matrix_rows),
+    OrderTopic: (order_blocks, order_rows),
+    MetricTopic: (metric_blocks, metric_rows),
+    PositionTopic: (position_blocks, position_rows),
+    MaskTopic: (mask_topic_blocks, mask_topic_rows),
+    MultiheadTopic: (multihead_blocks, multihead_rows),
+    ResidualTopic: (residual_blocks, residual_rows),
+}
+"""Of each topic the parts of its screen, in order, and its numbers as a table with a header line, for `--plain`."""

@@ -114,9 +114,9 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
         case AttentionTopic():
             blocks = _derivation(document, view)
         case _:
-            from attncli.features.explain.layer_screens import topic_blocks
+            from attncli.features.explain.layer_screens import TOPIC_SCREENS
 
-            blocks = [block for block in topic_blocks(document, view) if block.rows]
+            blocks = [block for block in TOPIC_SCREENS[type(document)][0](document, view) if block.rows]
             blocks = blocks[-1:] if view.brief else blocks
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
@@ -235,9 +235,9 @@ def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     """The worked numbers as a table with a header line, for `--plain`."""
     if not isinstance(document, AttentionTopic):
-        from attncli.features.explain.layer_screens import topic_rows
+        from attncli.features.explain.layer_screens import TOPIC_SCREENS
 
-        yield from topic_rows(document)
+        yield from TOPIC_SCREENS[type(document)][1](document)
         return
     scores, softmax = document.step(Scores), document.step(SoftmaxRow)
     texts = [token.text for token in document.tokens]

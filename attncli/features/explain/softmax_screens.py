@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import adding_digits, bar, brief, format_fixed, percent, times_words
-from attncli.draw.safe import spell
+from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
-from attncli.draw.shaded_matrix import matrix
+from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import ledger, table
-from attncli.draw.token_names import position_and_text
+from attncli.draw.token_names import position_and_text, quoted_token
 from attncli.draw.view import View
-from attncli.features.explain.document import MatrixSoftmaxTopic, ScalingTopic, SoftmaxTopic
-from attncli.language import contextual, message, plural, say
+from attncli.language import contextual, message, plural, say, say_each
 
 if TYPE_CHECKING:
-    from attncli.features.explain.document import MatrixSoftmaxTopic, MetricTopic, ScalingTopic, SoftmaxTopic
+    from attncli.documents import Header
+    from attncli.features.explain.document import (
+        MatrixSoftmaxTopic,
+        MetricTopic,
+        OrderRow,
+        OrderTopic,
+        ScalingTopic,
+        SoftmaxTopic,
+    )
 
 
 # The last lines of the topics of `attn explain`: what their numbers say, in words. Each sentence has its rule.
@@ -36,62 +44,57 @@ TIMES = 1e6
 def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """What the largest score gets, and how many times the next one's weight that is."""
     first, *other_weights = sorted(document.weights, reverse=True)
-    if not other_weights:
-        return sentences([say(view, "A score alone gets all of the weight.")], view)
-    if first - other_weights[-1] <= SAME:
-        return sentences(
-            [
-                say(
-                    view,
-                    "All scores are equal, and so are their weights: {weight} each.",
-                    weight=format_fixed(first, view.precision),
-                )
-            ],
-            view,
-        )
     highest, share = brief(document.highest), percent(first)
-    if other_weights[0] * TIMES <= first:
-        return sentences(
-            [say(view, "The largest score, {highest}, gets {share} of the weight.", highest=highest, share=share)], view
+    if not other_weights:
+        text = say(view, "A score alone gets all of the weight.")
+    elif first - other_weights[-1] <= SAME:
+        weight = format_fixed(first, view.precision)
+        text = say(view, "All scores are equal, and so are their weights: {weight} each.", weight=weight)
+    elif other_weights[0] * TIMES <= first:
+        text = say(view, "The largest score, {highest}, gets {share} of the weight.", highest=highest, share=share)
+    else:
+        text = say(
+            view,
+            "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.",
+            highest=highest,
+            share=share,
+            times=times_words(first / other_weights[0], 3),
         )
-    return sentences(
-        [
-            say(
-                view,
-                "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.",
-                highest=highest,
-                share=share,
-                times=times_words(first / other_weights[0], 3),
-            )
-        ],
-        view,
-    )
+    return sentences([text], view)
+
+
+def lead(title: str, text: str, view: View, *, note: str = "") -> Lines:
+    """What a topic is about: its title with a note beside it, and a sentence or two."""
+    return stack((heading(title, note, view), remark(text, view, style="")))
+
+
+def tinted_answer(
+    document: Header, shares: Iterable[float] | None, texts: Iterable[str], view: View, *, query: int | None, tint: str
+) -> Lines:
+    """The sentence, tinted by what the answer is about, and the answer in words. Arguments as of `shaded_sentence`."""
+    tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=query, tint=tint)
+    return stack((tinted_sentence, sentences(texts, view)))
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
     """The largest weight and the gradient with and without scaling, where scaling brings the gradient back."""
     plain, scaled = document.softmax[:2]
     if plain.gradient >= scaled.gradient:
-        return sentences(
-            [say(view, "For so small a d_k the difference is slight: scaling matters more the larger d_k is.")], view
+        return remark(
+            "For so small a d_k the difference is slight: scaling matters more the larger d_k is.", view, style=""
         )
     values = {
         "largest": plain.largest, "gradient": plain.gradient,
         "scaled_largest": scaled.largest, "scaled_gradient": scaled.gradient,
     }  # fmt: skip
-    numbers = {name: format_fixed(value, 2) for name, value in values.items()}
-    return sentences(
-        [
-            say(
-                view,
-                "Unscaled, the largest weight is {largest} on average and the gradient {gradient}; "
-                "scaled, {scaled_largest} and {scaled_gradient}: the softmax stays where it can "
-                "learn.",
-                **numbers,
-            )
-        ],
+    text = say(
         view,
+        "Unscaled, the largest weight is {largest} on average and the gradient {gradient}; "
+        "scaled, {scaled_largest} and {scaled_gradient}: the softmax stays where it can "
+        "learn.",
+        **{name: format_fixed(value, 2) for name, value in values.items()},
     )
+    return sentences([text], view)
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
@@ -106,42 +109,23 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
         most=format_fixed(max(sums), view.precision),
     )
     shares = np.divide(sums, max(sums, default=0.0) or 1.0)
-    return stack(
-        (
-            shaded_sentence(
-                document.text,
-                document.tokens,
-                shares,
-                view,
-                query=None,
-                tint=message(
-                    ("tint: what the word gets as a query over the whole matrix, against the one that gets most")
-                ),
-            ),
-            sentences([sums_sentence], view),
-        )
-    )
+    tint = message("tint: what the word gets as a query over the whole matrix, against the one that gets most")
+    return tinted_answer(document, shares, [sums_sentence], view, query=None, tint=tint)
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:
     """The example's value beside that of even attention, and what a high value means."""
-    example = document.example
-    answer_sentences = []
+    example, values = document.example, ""
     if example.value is not None and example.uniform is not None:
-        value, uniform = (format_fixed(number, view.precision) for number in (example.value, example.uniform))
-        answer_sentences.append(
-            say(
-                view,
-                "{metric} is {value} for this head, and {uniform} for one whose rows are spread "
-                "evenly over what they see.",
-                metric=document.name,
-                value=value,
-                uniform=uniform,
-            )
+        values = say(
+            view,
+            "{metric} is {value} for this head, and {uniform} for one whose rows are spread evenly over what they see.",
+            metric=document.name,
+            value=format_fixed(example.value, view.precision),
+            uniform=format_fixed(example.uniform, view.precision),
         )
-    return sentences(
-        [*answer_sentences, say(view, "A high value means: {meaning}.", meaning=localize(document.says, view))], view
-    )
+    meaning = say(view, "A high value means: {meaning}.", meaning=localize(document.says, view))
+    return sentences([values, meaning], view)
 
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
@@ -219,20 +203,13 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         note=note,
         strong=int(max(range(len(weights)), key=weights.__getitem__)),
     )
-    highest = format_fixed(document.highest, view.precision)
-    shift = (
-        say(
-            view,
-            "The maximum, {highest}, may be subtracted from every score: numerator and sum "
-            "shrink by the same factor exp({highest}), and nothing overflows.",
-            highest=highest,
-        )
-        if totals[0] is not None
-        else say(
-            view,
-            "exp of {highest} is too large for any float: only the subtracted form can be computed.",
-            highest=highest,
-        )
+    shift = say(
+        view,
+        "exp of {highest} is too large for any float: only the subtracted form can be computed."
+        if totals[0] is None
+        else "The maximum, {highest}, may be subtracted from every score: numerator and sum "
+        "shrink by the same factor exp({highest}), and nothing overflows.",
+        highest=format_fixed(document.highest, view.precision),
     )
     values = {
         "largest": max(weights), "entropy": document.entropy,
@@ -249,7 +226,6 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
 
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     """Measured variance beside theory, and the softmax unscaled and scaled."""
-    d_k = document.d_k
     columns = ["", say(view, "measured"), say(view, "standard error"), say(view, "theory")]
     rows = [
         [
@@ -260,15 +236,10 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     ]
     note = say(view, "measured on {pairs} pairs (seed {seed})", pairs=document.samples, seed=document.seed)
     first = document.variance[0]
-    agree = (
-        say(
-            view,
-            "The measured variance is {errors} standard errors from theory.",
-            errors=f"{first.standard_errors:.1f}",
-        )
-        if first.standard_errors is not None
-        else ""
-    )
+    agree = ""
+    if first.standard_errors is not None:
+        errors = f"{first.standard_errors:.1f}"
+        agree = say(view, "The measured variance is {errors} standard errors from theory.", errors=errors)
     variance = stack((ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)))
     softmax_table_rows = [
         [
@@ -294,20 +265,15 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         note=note,
         bars=2,
     )
-    claim = stack(
-        (
-            heading("why scores are divided by √d_k", "", view),
-            remark(
-                say(
-                    view,
-                    "q and k: {d_k} independent entries, mean 0, variance 1. Each product q_i·k_i has "
-                    "mean 0 and variance 1, so their sum q·k has variance d_k = {d_k}.",
-                    d_k=d_k,
-                ),
-                view,
-                style="",
-            ),
-        )
+    claim = lead(
+        "why scores are divided by √d_k",
+        say(
+            view,
+            "q and k: {d_k} independent entries, mean 0, variance 1. Each product q_i·k_i has "
+            "mean 0 and variance 1, so their sum q·k has variance d_k = {d_k}.",
+            d_k=document.d_k,
+        ),
+        view,
     )
     return (claim, variance, softmax, scaling_answer(document, view))
 
@@ -370,6 +336,192 @@ def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
     for query, (row, whole) in enumerate(zip(document.row_softmax, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
             yield [query, key, float(weight), float(share)]
+
+
+# The screen of the topic "order": whether attention sees the order of its tokens.
+
+OUTPUTS = 8
+"""Tokens whose outputs are shown in both orders."""
+
+
+def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
+    """Whether the order is seen: what holds of every way of telling places, or of the one that ran."""
+    rows = [row for row in document.order_rows if row.order == document.order]
+    plain = _without_places(document)
+    if plain is not None and plain.equal:
+        yield say(
+            view,
+            "Without a position encoding or a mask, permuting the tokens permutes the outputs "
+            "and changes nothing else (largest difference {difference}, rounding).",
+            difference=_size(plain.max_difference),
+        )
+        if changed_rows := [row for row in rows if not row.equal]:
+            sizes = [row.max_difference for row in changed_rows]
+            yield say(
+                view,
+                "The order is seen with {ways}: an output then differs by {least} to {most}.",
+                ways=say(view, contextual("between", ", ")).join(
+                    convention(row.mask if row.position == "none" else row.position, view) for row in changed_rows
+                ),
+                least=_size(min(sizes)),
+                most=_size(max(sizes)),
+            )
+        if any(row.order != document.order and not row.equal for row in document.order_rows):
+            yield say(
+                view,
+                "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows "
+                "nothing else; another order it does see.",
+            )
+        return
+    row = plain or document.order_rows[0]
+    if row.equal:
+        yield say(view, "The order is not seen: the outputs only move with their tokens.")
+        return
+    known_indices = [index for index in range(len(row.per_token)) if not document.tokens[index].unknown]
+    most_moved = max(known_indices or [row.token], key=lambda index: row.per_token[index])
+    yield say(
+        view,
+        "The order is seen: the output of {word} changes by {size} where the tokens stand in the other order.",
+        word=quoted_token(document.tokens, most_moved, view),
+        size=_size(float(row.per_token[most_moved])),
+    )
+
+
+def _without_places(document: OrderTopic) -> OrderRow | None:
+    """The row without positions and without a mask, where it ran so."""
+    rows = [row for row in document.order_rows if row.order == document.order]
+    return next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
+
+
+def order_answer(document: OrderTopic, view: View) -> Lines:
+    """The sentence, tinted by how far each word's output moves without positions, or as the model ran; whether the
+    order is seen."""
+    row = _without_places(document) or document.order_rows[0]
+    way = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
+    texts = _order_sentences(document, view)
+    if row.equal:
+        no_tint = say(view, "no tint: with position {position} and mask {mask} no word's output changes", **way)
+        tinted_sentence = shaded_sentence(document.text, document.tokens, None, view, query=None, tint="")
+        return stack((tinted_sentence, remark(no_tint, view), sentences(texts, view)))
+    shares = np.divide(row.per_token, row.max_difference)
+    tint = message(
+        "tint: how far the word's output moves (position {position}, mask {mask}), against the one that moves most",
+        **way,
+    )
+    return tinted_answer(document, shares, texts, view, query=None, tint=tint)
+
+
+COMMON_WORDS = {"none": message("none"), "causal": message("causal")}
+"""Words among the names of position encodings and masks; the others are names."""
+
+
+def convention(name: str, view: View) -> str:
+    """A position encoding or a mask, as options spell it; what is a word, in the view's language."""
+    return say(view, COMMON_WORDS[name]) if name in COMMON_WORDS else name
+
+
+def _size(difference: float) -> str:
+    """A difference of outputs in a sentence."""
+    return f"{difference:.2g}" if difference < 1e-3 else f"{difference:.3g}"
+
+
+def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
+    """Both orders, then per position encoding and mask how much the outputs differ."""
+    texts = [token.text for token in document.tokens]
+    gap = " " if not all(len(text) == 1 for text in texts) else ""
+    after = [texts[index] for index in document.order]
+    lines = [
+        fact(name, [label(gap.join(words), ascii=view.ascii)], view)
+        for name, words in (
+            (contextual("order of tokens", "from"), texts),
+            (contextual("order of tokens", "to"), after),
+        )
+    ]
+    columns = say_each(view, "position", "mask", "max |difference|", "largest at", "outputs")
+    rows = [
+        [
+            convention(row.position, view) + ("" if row.order == document.order else " *"),
+            convention(row.mask, view),
+            f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
+            position_and_text(row.token, texts[row.token], 12, view),
+            say(view, "equal, but for rounding" if row.equal else "differs"),
+        ]
+        for row in document.order_rows
+    ]
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", "right"],
+        title="does attention see the order of the tokens?",
+        note="the same tokens in another order; each token's output against its own",
+    )
+    other_orders = dict.fromkeys(tuple(row.order) for row in document.order_rows if row.order != document.order)
+    order_texts = (label(gap.join(texts[index] for index in order), ascii=view.ascii) for order in other_orders)
+    order_notes = [remark(say(view, "* in another order: {text}", text=text), view) for text in order_texts]
+    sides = [_side_by_side(document, row, view) for row in _worth_seeing(document)]
+    return (header(document, view), stack(lines), *sides, stack((body, *order_notes)), order_answer(document, view))
+
+
+def _worth_seeing(document: OrderTopic) -> list[OrderRow]:
+    """The rows whose outputs are shown: the first, without positions where it ran so, and the first that differs."""
+    rows = [row for row in document.order_rows if row.order == document.order and row.outputs is not UNSET]
+    return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
+
+
+def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
+    """The first entries of each token's output in both orders."""
+    assert row.outputs is not UNSET
+    assert row.moved_outputs is not UNSET
+    texts = [token.text for token in document.tokens]
+    tokens_shown = range(len(texts) if view.full else min(len(texts), OUTPUTS))
+    names = [position_and_text(index, texts[index], 12, view) for index in tokens_shown]
+    before, after = as_matrix(row.outputs), as_matrix(row.moved_outputs)
+    wide = view.precision + 7
+    most = max((view.width - max(map(cells, names)) - 2) // (2 * wide), 1)
+    entries = range(min(most, before.shape[1]))
+    sides = [say(view, name) for name in (contextual("order of tokens", "from"), contextual("order of tokens", "to"))]
+    columns = [say(view, "token"), *(f"{side} {index}" for side in sides for index in entries)]
+    lines = [
+        [
+            name,
+            *(
+                format_fixed(float(values[index, entry]), view.precision)
+                for values in (before, after)
+                for entry in entries
+            ),
+        ]
+        for index, name in zip(tokens_shown, names, strict=True)
+    ]
+    verdict = say(view, "equal, but for rounding" if row.equal else "differs")
+    way = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
+    title = say(view, "outputs O in both orders, position {position}, mask {mask}: {verdict}", **way, verdict=verdict)
+    more = (
+        say(
+            view,
+            plural(
+                "{count} more token; --full shows all",
+                "{count} more tokens; --full shows all",
+                count=len(texts) - len(tokens_shown),
+            ),
+        )
+        if len(tokens_shown) < len(texts)
+        else ""
+    )
+    note = (
+        say(view, "the first entry of each token's output")
+        if len(entries) == 1
+        else say(view, "first {count} entries of each token's output", count=len(entries))
+    )
+    return stack((ledger(columns, lines, [], view, title=title, note=note), remark(more, view)))
+
+
+def order_rows(document: OrderTopic) -> Iterable[list[object]]:
+    """How far outputs move when the words are reordered, a row for each position and mask, for `--plain`."""
+    yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
+    for row in document.order_rows:
+        values = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
+        yield [row.position, row.mask, " ".join(map(str, row.order)), *values]
 
 
 # The screen of the topic "metric": what a metric means, and its value for a small example.
@@ -435,25 +587,14 @@ def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
 
 def metrics_screen(meanings: Mapping[str, str], view: View) -> Lines:
     """Every metric with a line of what a high value means, and how to ask for more; brief, their names."""
+    count = len(meanings)
     if view.brief:
-        return remark(
-            say(
-                view,
-                "{count} metrics: {metrics}.",
-                count=len(meanings),
-                metrics=say(view, contextual("between", ", ")).join(meanings),
-            ),
-            view,
-            style="",
-        )
+        names = say(view, contextual("between", ", ")).join(meanings)
+        return sentences([say(view, "{count} metrics: {metrics}.", count=count, metrics=names)], view)
     rows = [[name, localize(meaning, view)] for name, meaning in meanings.items()]
-    answer = remark(
-        say(
-            view,
-            "{count} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
-            count=len(meanings),
-        ),
+    more = say(
         view,
-        style="",
+        "{count} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
+        count=count,
     )
-    return stack_spaced((table(["metric", message("a high value means")], rows, view), answer))
+    return stack_spaced((table(["metric", message("a high value means")], rows, view), sentences([more], view)))
