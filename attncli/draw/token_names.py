@@ -6,8 +6,9 @@ A vocabulary gives all of them one id. What a screen shows of such a word is wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ TEXT_OF = {
 }  # fmt: skip
 """The members that hold a text's tokens, and those that hold the text."""
 PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
+Arguments = ParamSpec("Arguments")
 
 
 class NamedToken(Protocol):
@@ -223,6 +225,16 @@ def capitalize(text: str) -> str:
     """A sentence with a capital letter, where its script has them, also where it begins with a claim."""
     start = text.index(TARGET_END) + 1 if text.startswith(CLAIM) else 0
     return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
+
+
+def capitalized(write: Callable[Arguments, Iterable[str]]) -> Callable[Arguments, list[str]]:
+    """Makes of a function that yields sentences one that returns them, each with a capital letter."""
+
+    @wraps(write)
+    def sentences(*arguments: Arguments.args, **settings: Arguments.kwargs) -> list[str]:
+        return [capitalize(text) for text in write(*arguments, **settings)]
+
+    return sentences
 
 
 def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[str]:

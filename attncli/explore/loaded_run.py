@@ -103,8 +103,8 @@ class LiveSource:
         place: one head, None for every one. link: cut it instead of the whole head.
         """
         from attncli.features.effects.ablation import Removal, ablate_document
-        from attncli.features.effects.changes import CutLink
         from attncli.features.effects.measures import MeasureRequest
+        from attncli.features.effects.sweep import CutLink
         from attncli.mechanism.spec import HeadSelection
         from attncli.models.estimate import free_memory
 

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
-from attncli.features.effects.changes import By, ByMean, ByZero, ablate_heads
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import measured_at, places
-from attncli.features.effects.sweep import SweepPlan, SweepText, plan_branches, sweep
+from attncli.features.effects.sweep import By, ByMean, ByZero, SweepPlan, SweepText, ablate_heads, plan_branches, sweep
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
@@ -356,13 +355,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        plan: ScanPlan,
-        folder: Path,
-        model: Model,
-        *,
-        part: str = "1",
-        between: Callable[[], None] = lambda: None,
+        self, plan: ScanPlan, folder: Path, model: Model, *, part: str = "1", between: Callable[[], None] = lambda: None
     ) -> None:
         self.plan, self.folder, self.model, self.part = plan, folder, model, part
         measures = plan.measures

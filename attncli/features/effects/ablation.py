@@ -15,19 +15,6 @@ from attncli import __version__
 from attncli.arrays.backend import Backend
 from attncli.documents.header import header, notes, tokens_of, warnings_of_sides
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
-from attncli.features.effects.changes import (
-    By,
-    ByResample,
-    ByZero,
-    CutLink,
-    ablate_heads,
-    ablate_heads_together,
-    cut_link,
-    cut_link_together,
-    of_kind,
-    random_directions,
-    same_length,
-)
 from attncli.features.effects.document import (
     AblateDocument,
     AttentionKind,
@@ -53,11 +40,22 @@ from attncli.features.effects.measures import MeasureRequest, following_tokens, 
 from attncli.features.effects.places import HeadAddress, attentions, places
 from attncli.features.effects.sweep import (
     BranchPlan,
+    By,
+    ByResample,
+    ByZero,
+    CutLink,
     Numbers,
     SweepPlan,
     SweepText,
+    ablate_heads,
+    ablate_heads_together,
+    cut_link,
+    cut_link_together,
     least_bytes,
+    of_kind,
     plan_branches,
+    random_directions,
+    same_length,
     sweep,
     sweep_work,
 )

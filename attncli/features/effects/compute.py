@@ -10,13 +10,22 @@ from attncli.errors import UsageError
 from attncli.features.cross.compute import states
 from attncli.features.effects.ablation import DRAWS, Removal, ablate_document, choose_backend, refuse_foreign
 from attncli.features.effects.ablation import effects_document as effects_document
-from attncli.features.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from, same_length
 from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument
 from attncli.features.effects.logit_parts import logits_document
 from attncli.features.effects.measures import MeasureRequest, target_id, target_token
 from attncli.features.effects.patching import PatchRequest, patch_document
 from attncli.features.effects.places import most_heads, places
-from attncli.features.effects.sweep import branch_cost, foretell
+from attncli.features.effects.sweep import (
+    By,
+    ByMean,
+    ByZero,
+    CutLink,
+    branch_cost,
+    foretell,
+    means_of,
+    resample_from,
+    same_length,
+)
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import listing, message

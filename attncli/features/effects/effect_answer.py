@@ -5,7 +5,7 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ from attncli.draw.numbers import times_words, writer
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
-from attncli.draw.token_names import capitalize, claim, quote_text, quoted_token, quoted_word, short
+from attncli.draw.token_names import capitalized, claim, quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import (
     LENS_STAGES,
@@ -102,34 +102,27 @@ def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
     return [["-" if value is None else write(value) for value in column] for column in columns]
 
 
-def cut_link_sentences(document: FindDocument, view: View) -> list[str]:
+@capitalized
+def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     """What `attn find --effect` says: in which head cutting the link changes most, and in all of them."""
     effects = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
     if not effects:
-        return []
+        return
     query_text = quoted_token(document.tokens, document.query, view)
     effect, first = max(effects, key=lambda pair: pair[0])
-    answer_sentences = []
     if effect >= NEGLIGIBLE:
         head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
-        answer_sentences.append(
-            say(
-                view,
-                "Cutting this link in {head} changes {subject} most: {size}.",
-                head=head,
-                subject=query_text,
-                size=number(effect),
-            )
+        yield say(
+            view,
+            "Cutting this link in {head} changes {subject} most: {size}.",
+            head=head,
+            subject=query_text,
+            size=number(effect),
         )
     else:
-        answer_sentences.append(
-            say(view, "Cutting this link in a single head changes nothing in {subject}.", subject=query_text)
-        )
+        yield say(view, "Cutting this link in a single head changes nothing in {subject}.", subject=query_text)
     if document.effect_together is not UNSET and document.effect_together is not None:
-        answer_sentences.append(
-            say(view, "The link cut in all of these heads together: {size}.", size=number(document.effect_together))
-        )
-    return [capitalize(text) for text in answer_sentences]
+        yield say(view, "The link cut in all of these heads together: {size}.", size=number(document.effect_together))
 
 
 def subject(document: AblateDocument, view: View) -> str:
@@ -154,78 +147,61 @@ def _target_word(document: AblateDocument, view: View) -> str:
     return "" if target is None else quoted_word(target.text, view)
 
 
-def effect_sentences(document: AblateDocument, view: View) -> list[str]:
+@capitalized
+def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     """The sentences, in order."""
     effects = [effect for effect in document.effects if size(effect, document) is not None]
     together = size(document.together, document)
-    subject_ = subject(document, view)
-    link = document.link is not None
-    answer_sentences = []
+    changed = {"subject": subject(document, view)}
+    templates = LINK_SENTENCES if document.link is not None else HEAD_SENTENCES
     if effects:
-        first = effects[0]
-        largest = abs(size_or_zero(first, document))
+        first, largest = effects[0], abs(size_or_zero(effects[0], document))
         if largest < NEGLIGIBLE:
-            answer_sentences.append(
-                say(
-                    view,
-                    "Cutting this link in a single head changes nothing in {subject}."
-                    if link
-                    else "Taking away a single head changes nothing in {subject}.",
-                    subject=subject_,
-                )
-            )
+            yield say(view, templates["nothing"], **changed)
         else:
-            second = abs(size_or_zero(effects[1], document)) if len(effects) > 1 else None
-            largest_change = {
-                "head": head_phrase(first, view),
-                "subject": subject_,
-                "size": number(size_or_zero(first, document)),
-            }
-            if second is not None and second > 0 and largest / second >= TIMES:
-                template = (
-                    message("Cutting this link in {head} changes {subject} most: {size}, {times} the next head.")
-                    if link
-                    else message("Taking away {head} changes {subject} most: {size}, {times} the next head.")
-                )
-                largest_change["times"] = say(view, "{ratio} times", ratio=times_words(largest / second, 2))
-            else:
-                template = (
-                    message("Cutting this link in {head} changes {subject} most: {size}.")
-                    if link
-                    else message("Taking away {head} changes {subject} most: {size}.")
-                )
-            answer_sentences.append(say(view, template, **largest_change))
-            answer_sentences += _random_sentences(document, first, view) + _alike_sentences(document, effects, view)
-    if together is not None and len(document.effects) != 1:  # of one head it is the same
-        if document.effects:
-            template = (
-                message("The link cut in all of these heads together: {size}.")
-                if link
-                else message("All of these heads taken away together: {size}.")
-            )
-        else:
-            template = (
-                message("Cutting this link in all of the chosen heads at once changes {subject} by {size}.")
-                if link
-                else message("Taking away the chosen heads, all at once, changes {subject} by {size}.")
-            )
-        answer_sentences.append(say(view, template, size=number(together), subject=subject_))
-    elif len(document.effects) != 1 and not link:
-        answer_sentences.append(
-            say(view, "Without any of these heads {subject} is 0 and has no direction.", subject=subject_)
-        )
-    elif not effects and not link:
-        answer_sentences.append(say(view, "Without this head {subject} is 0 and has no direction.", subject=subject_))
-    if len(effects) > 1:
-        answer_sentences.append(
-            say(
+            second = abs(size_or_zero(effects[1], document)) if len(effects) > 1 else 0.0
+            stands_out = second > 0 and largest / second >= TIMES
+            ratio = say(view, "{ratio} times", ratio=times_words(largest / second, 2)) if stands_out else ""
+            yield say(
                 view,
-                "The link is cut in one head at a time: these numbers do not add up."
-                if link
-                else "Heads are taken away one at a time: these numbers do not add up.",
+                templates["times" if stands_out else "most"],
+                **changed,
+                head=head_phrase(first, view),
+                size=number(size_or_zero(first, document)),
+                times=ratio,
             )
-        )
-    return [capitalize(text) for text in answer_sentences]
+            yield from _random_sentences(document, first, view)
+            yield from _alike_sentences(document, effects, view)
+    if len(document.effects) != 1:  # of one head it is the same
+        if together is not None:
+            name = "together" if document.effects else "all"
+            yield say(view, templates[name], **changed, size=number(together))
+        elif document.link is None:
+            yield say(view, "Without any of these heads {subject} is 0 and has no direction.", **changed)
+    elif not effects and document.link is None:
+        yield say(view, "Without this head {subject} is 0 and has no direction.", **changed)
+    if len(effects) > 1:
+        yield say(view, templates["apart"])
+
+
+HEAD_SENTENCES = {
+    "nothing": message("Taking away a single head changes nothing in {subject}."),
+    "most": message("Taking away {head} changes {subject} most: {size}."),
+    "times": message("Taking away {head} changes {subject} most: {size}, {times} the next head."),
+    "together": message("All of these heads taken away together: {size}."),
+    "all": message("Taking away the chosen heads, all at once, changes {subject} by {size}."),
+    "apart": message("Heads are taken away one at a time: these numbers do not add up."),
+}
+"""What is said of heads that are taken away."""
+LINK_SENTENCES = {
+    "nothing": message("Cutting this link in a single head changes nothing in {subject}."),
+    "most": message("Cutting this link in {head} changes {subject} most: {size}."),
+    "times": message("Cutting this link in {head} changes {subject} most: {size}, {times} the next head."),
+    "together": message("The link cut in all of these heads together: {size}."),
+    "all": message("Cutting this link in all of the chosen heads at once changes {subject} by {size}."),
+    "apart": message("The link is cut in one head at a time: these numbers do not add up."),
+}
+"""The same of a link that is cut."""
 
 
 def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], view: View) -> list[str]:

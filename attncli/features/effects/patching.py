@@ -13,7 +13,6 @@ from attncli.arrays.backend import Array, Backend
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
-from attncli.features.effects.changes import mixed_of, put_values, same_length
 from attncli.features.effects.document import PatchDocument, PatchRow, ToldHead
 from attncli.features.effects.measures import (
     Reader,
@@ -26,7 +25,7 @@ from attncli.features.effects.measures import (
     target_token,
 )
 from attncli.features.effects.places import HeadAddress, measured_at, places
-from attncli.features.effects.sweep import SweepPlan, SweepText, plan_branches, sweep
+from attncli.features.effects.sweep import SweepPlan, SweepText, mixed_of, plan_branches, put_values, same_length, sweep
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import message

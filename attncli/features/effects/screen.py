@@ -12,7 +12,7 @@ from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import capitalize, quote_text, quoted_word, short
+from attncli.draw.token_names import capitalized, quote_text, quoted_word, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import (
     AblateDocument,
@@ -31,6 +31,8 @@ from attncli.features.effects.document import (
 )
 from attncli.features.effects.effect_answer import (
     GRID_TITLES,
+    HEAD_SENTENCES,
+    LINK_SENTENCES,
     MEASURE_COLUMNS,
     ablate_answer,
     effect_columns,
@@ -159,11 +161,11 @@ def _ends(interval: Interval | None) -> str:
     )
 
 
-def effect_sentences(document: EffectsDocument, view: View) -> list[str]:
+@capitalized
+def effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
     """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
     means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
     known_means = [(effect, mean) for effect, mean in means if mean is not None]
-    answer_sentences = []
     if known_means:
         effect, first = known_means[0]
         template = (
@@ -172,29 +174,21 @@ def effect_sentences(document: EffectsDocument, view: View) -> list[str]:
             else message("On average over {count} texts {head} changes most: {size} (95% interval {interval}).")
         )
         head, mean = head_phrase(effect, view), number(first.mean)
-        answer_sentences.append(say(view, template, head=head, size=mean, interval=_ends(first), count=document.texts))
+        yield say(view, template, head=head, size=mean, interval=_ends(first), count=document.texts)
         if len(known_means) > 1 and first.low is not None:
             effect, second = known_means[1]
-            apart = second.high is not None and second.high < first.low
-            answer_sentences.append(
-                say(
-                    view,
-                    "The next one, {head}, lies below that interval."
-                    if apart
-                    else ("The interval of the next one, {head}, overlaps it: these texts do not tell them apart."),
-                    head=head_phrase(effect, view),
-                )
+            yield say(
+                view,
+                "The next one, {head}, lies below that interval."
+                if second.high is not None and second.high < first.low
+                else "The interval of the next one, {head}, overlaps it: these texts do not tell them apart.",
+                head=head_phrase(effect, view),
             )
     together = document.together.mean(_first(document))
     if together is not None:
         ends = "" if together.low is None else f" ({_ends(together)})"
-        name = (
-            message("All of these heads taken away together: {size}.")
-            if document.link is None
-            else message("The link cut in all of these heads together: {size}.")
-        )
-        answer_sentences.append(say(view, name, size=f"{number(together.mean)}{ends}"))
-    return [capitalize(text) for text in answer_sentences]
+        templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
+        yield say(view, templates["together"], size=f"{number(together.mean)}{ends}")
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
@@ -240,33 +234,26 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
 
 
 def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
+    return sentences(_difference_sentences(document, view), view)
+
+
+@capitalized
+def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
     """How many heads differ by more than their interval, and which differs most."""
     first = document.heads[0]
+    head, a, b = head_phrase(first, view), number(first.a), number(first.b)
+    yield say(view, "{head} differs most: {a} in A, {b} in B.", head=head, a=a, b=b)
     intervals = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
-    excludes_zero = [low > 0 or high < 0 for low, high in intervals]
-    answer_sentences = [
-        say(
-            view,
-            "{head} differs most: {a} in A, {b} in B.",
-            head=head_phrase(first, view),
-            a=number(first.a),
-            b=number(first.b),
-        )
-    ]
     if intervals:
-        answer_sentences.append(
-            say(
-                view,
-                "{count} of {heads} heads differ by more than their 95% interval.",
-                count=sum(excludes_zero),
-                heads=len(intervals),
-            )
+        yield say(
+            view,
+            "{count} of {heads} heads differ by more than their 95% interval.",
+            count=sum(low > 0 or high < 0 for low, high in intervals),
+            heads=len(intervals),
         )
         chance = len(intervals) * 0.05
-        answer_sentences.append(
-            say(view, "About {count} would by chance alone.", count=f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}")
-        )
-    return sentences(map(capitalize, answer_sentences), view)
+        count = f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"
+        yield say(view, "About {count} would by chance alone.", count=count)
 
 
 # The screen of `attn.ablate/1`: what changes when a head is taken away, the largest change first.
@@ -503,31 +490,24 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     return f"{name} {format_signed(first.value, 2)}"
 
 
-def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
+@capitalized
+def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     """The answer in words: the head that adds most, the one that takes away most, and the sum."""
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
-    target = quoted_word(document.target.text, view)
-    answer_sentences = []
-    if heads and heads[0].value > 0:
+    target, logit = quoted_word(document.target.text, view), f"{document.logit:.2f}"
+    has_gain = bool(heads) and heads[0].value > 0
+    if has_gain:
         head, value = head_phrase(heads[0], view), format_signed(heads[0].value, 2)
-        answer_sentences.append(
-            say(
-                view,
-                "Of the heads {head} adds most to {target}: {value} of {logit}.",
-                head=head,
-                target=target,
-                value=value,
-                logit=f"{document.logit:.2f}",
-            )
-        )
+        gain = message("Of the heads {head} adds most to {target}: {value} of {logit}.")
+        yield say(view, gain, head=head, target=target, value=value, logit=logit)
     if heads and heads[-1].value < 0:
         template = (
             message("Of the heads {head} speaks most against it: {value}.")
-            if answer_sentences
+            if has_gain
             else message("None of the heads adds to {target}; {head} speaks most against it: {value}.")
         )
         head, value = head_phrase(heads[-1], view), format_signed(heads[-1].value, 2)
-        answer_sentences.append(say(view, template, head=head, value=value, target=target))
+        yield say(view, template, head=head, value=value, target=target)
     sums = {
         name: format_signed(sum(part.value for part in document.parts if part.part in kinds), 2)
         for name, kinds in (
@@ -544,19 +524,10 @@ def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
             "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, the model's own logit."
         )
     )
-    answer_sentences.append(say(view, whole, **sums, logit=f"{document.logit:.2f}"))
-    answer_sentences += lens_sentences(document, view)
-    return [
-        capitalize(text)
-        for text in (
-            *answer_sentences,
-            say(
-                view,
-                "Norms keep the statistics of this run: what a head adds through later layers is not counted here.",
-            ),
-            not_learned_note(document.model, view),
-        )
-    ]
+    yield say(view, whole, **sums, logit=logit)
+    yield from lens_sentences(document, view)
+    yield say(view, "Norms keep the statistics of this run: what a head adds through later layers is not counted here.")
+    yield not_learned_note(document.model, view)
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
@@ -645,63 +616,50 @@ def _unlike(a: float, b: float) -> list[str]:
     )
 
 
-def patch_sentences(document: PatchDocument, view: View) -> list[str]:
+@capitalized
+def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
     """The answer in words: where it was put in and what was measured, and which head carries most."""
     ends = {"target": document.target, "versus": document.versus}
     names = {name: quoted_word(token.text, view) for name, token in ends.items() if token}
-    measure_phrase = say(view, PATCH_MEASURES[document.measure], **names)
+    comma = say(view, contextual("between", ", "))
     is_everywhere = len(document.places) == len(document.tokens)
-    place_names = say(view, contextual("between", ", ")).join(
-        quoted_word(document.tokens[index].text, view) for index in document.places
+    yield say(
+        view,
+        "the clean text's heads are put in at every token of the corrupt one; measured: {measure}"
+        if is_everywhere
+        else "the clean text's heads are put in at {place} of the corrupt one; measured: {measure}",
+        place=comma.join(quoted_word(document.tokens[index].text, view) for index in document.places),
+        measure=say(view, PATCH_MEASURES[document.measure], **names),
     )
-    answer_sentences = [
-        say(
-            view,
-            "the clean text's heads are put in at every token of the corrupt one; measured: {measure}"
-            if is_everywhere
-            else "the clean text's heads are put in at {place} of the corrupt one; measured: {measure}",
-            place=place_names,
-            measure=measure_phrase,
-        )
-    ]
     if document.into is not UNSET:
-        receivers = say(view, contextual("between", ", ")).join(
+        receivers = comma.join(
             say(view, TOLD_BY[receiver.side], layer=receiver.layer, head=receiver.head) for receiver in document.into
         )
-        answer_sentences.append(
-            say(view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers)
-        )
+        yield say(view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers)
     if document.effects:
         first = document.effects[0]
-        name = (
-            message(
+        if first.recovered > LITTLE:
+            most = message(
                 "Of single heads {head} brings back most: {share} of the difference ({clean} in the "
                 "clean text, {corrupt} in the corrupt one)."
             )
-            if first.recovered > LITTLE
-            else message(
+        elif first.recovered > 0:
+            most = message(
                 "No single head brings back more than a tenth of the difference ({clean} clean, "
                 "{corrupt} corrupt); {head} most: {share}."
             )
-        )
-        if first.recovered <= 0:
-            name = message("No single head brings back any of the difference ({clean} clean, {corrupt} corrupt).")
+        else:
+            most = message("No single head brings back any of the difference ({clean} clean, {corrupt} corrupt).")
         head, share = head_phrase(first, view), percent(first.recovered)
         clean, corrupt = _unlike(document.m_clean, document.m_corrupt)
-        answer_sentences.append(say(view, name, head=head, share=share, clean=clean, corrupt=corrupt))
+        yield say(view, most, head=head, share=share, clean=clean, corrupt=corrupt)
         last = min(document.effects, key=lambda row: row.recovered)
         if last.recovered < -LITTLE:
-            answer_sentences.append(
-                say(
-                    view,
-                    "Put in alone, {head} leads away from the clean text most: {share}.",
-                    head=head_phrase(last, view),
-                    share=percent(last.recovered),
-                )
-            )
+            away = message("Put in alone, {head} leads away from the clean text most: {share}.")
+            yield say(view, away, head=head_phrase(last, view), share=percent(last.recovered))
     if len(document.effects) > 1:
-        answer_sentences.append(say(view, "Heads are put in one at a time: these shares do not add up."))
-    return [capitalize(text) for text in (*answer_sentences, not_learned_note(document.model, view))]
+        yield say(view, "Heads are put in one at a time: these shares do not add up.")
+    yield not_learned_note(document.model, view)
 
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:

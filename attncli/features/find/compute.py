@@ -15,8 +15,8 @@ from attncli.documents import RegionRow
 from attncli.documents.header import header, notes, overflow
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import Removal, remove
-from attncli.features.effects.changes import CutLink
 from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.sweep import CutLink
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region, region_span, word_regions

@@ -349,8 +349,8 @@ def _request(
     model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
 ) -> HeadsRequest:
     from attncli.features.heads.across_heads import parse as parse_across
+    from attncli.features.heads.across_heads import parse_directions
     from attncli.features.heads.compute import HeadsRequest
-    from attncli.features.heads.head_directions import parse as parse_directions
     from attncli.features.heads.screen import MATRICES
     from attncli.measure.layer_metrics import column_metric
     from attncli.measure.metric import DEFAULT, METRICS

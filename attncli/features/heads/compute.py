@@ -380,7 +380,7 @@ def heads_document(
         sort=UNSET if request.sort is None else Order(metric=column_metric(request.sort).name, rising=request.rising),
     )
     if request.directions:
-        from attncli.features.heads.head_directions import head_directions  # few ask for them
+        from attncli.features.heads.across_heads import head_directions  # few ask for them
 
         document = struct_replace(document, directions=head_directions(model, request.directions))
     return document if across is None else across.add_parts(document, model, list(layers), request.heads)

@@ -21,8 +21,8 @@ from tiny_two_sided import TWO_SIDED
 
 import attncli
 from attncli.features.effects.ablation import Removal, RemovalResult, choose_backend, remove
-from attncli.features.effects.changes import By, ByMean, ByResample, ByZero, CutLink, mixed_of
 from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.sweep import By, ByMean, ByResample, ByZero, CutLink, mixed_of
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 from attncli.models.verify import running

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import attncli
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
-from attncli.features.effects.changes import ByMean, ByZero, CutLink
 from attncli.features.effects.measures import MeasureRequest, vector_change
+from attncli.features.effects.sweep import ByMean, ByZero, CutLink
 from attncli.mechanism.context import KnockOut, Replace, Zero
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import HeadSelection
@@ -71,10 +71,7 @@ def test_a_hidden_link_changes_nothing_at_all() -> None:
     own = seeded()
     tokens = own.encode("one two three four five")
     found = remove(
-        own,
-        tokens,
-        Removal(HeadSelection(), link=CutLink((2,), (4,)), baseline="none"),
-        replace(ASKED, positions=(2,)),
+        own, tokens, Removal(HeadSelection(), link=CutLink((2,), (4,)), baseline="none"), replace(ASKED, positions=(2,))
     )
     assert {(effect.readings["cosine"], effect.readings["norm"]) for effect in found.effects} == {(0.0, 0.0)}
     assert found.together == {"cosine": 0.0, "norm": 0.0}

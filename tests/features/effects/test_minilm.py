@@ -11,9 +11,9 @@ from hooked_transformers import mixing, projections
 import attncli
 import attncli.models.aliases
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
-from attncli.features.effects.changes import ByZero, CutLink
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadAddress
+from attncli.features.effects.sweep import ByZero, CutLink
 from attncli.inputs.token import SAMPLE
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model

@@ -11,8 +11,7 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 import attncli
-from attncli.features.heads.across_heads import basis, heads_of, kernel, kernel_chance, likeness_rows
-from attncli.features.heads.head_directions import product_svd
+from attncli.features.heads.across_heads import basis, heads_of, kernel, kernel_chance, likeness_rows, product_svd
 
 CHANCE = np.random.default_rng(3)
 
