@@ -39,7 +39,6 @@ from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
-    from attncli.features.why.document import WhyDocument
     from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
 
@@ -127,38 +126,25 @@ def find(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
+                    from attncli.draw.page import bands_of_regions
+
                     record = page_record(
                         loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
                     )
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
-                    )
-                    _write_page(
-                        environment,
-                        record,
-                        (start, end),
-                        [] if words else named_regions,
-                        page,
-                        view.lang,
-                        document,
-                        reasons,
-                    )
+                    searched = _searched(environment, record, (start, end), [] if words else named_regions)
+                    memory = request.memory_limit(compute).bytes
+                    reasons = page_reasons(environment, loaded_model, source_text, why, memory)
+                    bands = bands_of_regions([] if words else named_regions)
+                    write_run_page(page, document, record, view.lang, start=searched, reasons=reasons, bands=bands)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
-def _write_page(
-    environment: Environment,
-    record: RunRecord,
-    ends: tuple[str, str],
-    regions: Sequence[Region],
-    page: PageOptions,
-    lang: str,
-    document: FindDocument,
-    reasons: Sequence[WhyDocument],
-) -> None:
-    from attncli.draw.page import bands_of_regions
+def _searched(
+    environment: Environment, record: RunRecord, ends: tuple[str, str], regions: Sequence[Region]
+) -> dict[str, str]:
+    """The link that a page begins with, as its search names it."""
     from attncli.inputs.regions import region_span
 
     quiet = replace(environment, quiet=True)
@@ -166,9 +152,7 @@ def _write_page(
         (region_span(regions, reference) or request.query_span(quiet, record.sides.queries, reference))[0]
         for reference in ends
     )
-    begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
-    bands = bands_of_regions(regions)
-    write_run_page(page, document, record, lang, start=begin, reasons=reasons, bands=bands)
+    return {"view": "search", "from": f"#{start}", "to": f"#{end}"}
 
 
 find_app = command_app(

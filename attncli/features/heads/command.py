@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,10 +45,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
-    from attncli.features.why.document import WhyDocument
-    from attncli.inputs.token import Text
     from attncli.measure.labels import RepeatScores
-    from attncli.measure.run_record import Recording
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
@@ -227,6 +224,7 @@ def heads(
     repeats = _repeats(loaded_model, comparison)
 
     from attncli.features.heads.compute import heads as compute_heads
+    from attncli.measure.head_record import METRICS as PAGE_METRICS
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         hint = message("a shorter text, --layer L, --head H or --show metrics")
@@ -277,10 +275,14 @@ def heads(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
+                    layers, heads = comparison.layers, comparison.heads
+                    record = page_record(
+                        loaded_model, source_text, layers, heads, words=comparison.words, recording_of_run=recording
                     )
-                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording, document, reasons)
+                    start = {"sort": comparison.sort} if comparison.sort in PAGE_METRICS else {}
+                    memory = request.memory_limit(compute).bytes
+                    reasons = page_reasons(environment, loaded_model, source_text, why, memory)
+                    write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -324,25 +326,6 @@ def _fetching_heads(
 
         write_page_pieces(page, any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
     write_with_figure([document], output, environment, view)
-
-
-def _write_page(
-    model: Model,
-    text: Text,
-    comparison: HeadsRequest,
-    page: PageOptions,
-    lang: str,
-    recording: Recording | None,
-    document: HeadsDocument,
-    reasons: Sequence[WhyDocument],
-) -> None:
-    from attncli.measure.head_record import METRICS
-
-    record = page_record(
-        model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
-    )
-    start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
-    write_run_page(page, document, record, lang, start=start, reasons=reasons)
 
 
 def _request(

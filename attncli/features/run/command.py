@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,7 +44,6 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces
     from attncli.features.run.document import RunDocument
-    from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording
     from attncli.models.estimate import CostEstimate
@@ -145,47 +144,16 @@ def run(
                     environment, loaded_model, source_text, model, compute, output, run_options, padded_batch, recording
                 )
                 if page.html is not None:
-                    reasons = page_reasons(
-                        environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
-                    )
-                    _write_page(
-                        environment,
-                        loaded_model,
-                        source_text,
-                        model,
-                        run_options,
-                        page,
-                        view.lang,
-                        recording,
-                        document,
-                        reasons,
-                    )
+                    which = layers_and_heads(loaded_model, model)
+                    record = page_record(loaded_model, source_text, *which, words=words, recording_of_run=recording)
+                    queries, quiet = record.sides.queries, replace(environment, quiet=True)
+                    start = {} if query is None else {"query": str(request.query_index(quiet, queries, query))}
+                    memory = request.memory_limit(compute).bytes
+                    reasons = page_reasons(environment, loaded_model, source_text, why, memory)
+                    write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
-
-
-def _write_page(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    which: ModelOptions,
-    run_options: RunOptions,
-    page: PageOptions,
-    lang: str,
-    recording: Recording | None,
-    document: RunDocument,
-    reasons: Sequence[WhyDocument],
-) -> None:
-    record = page_record(
-        model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
-    )
-    start = {}
-    if run_options.query is not None:
-        start["query"] = str(
-            request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
-        )
-    write_run_page(page, document, record, lang, start=start, reasons=reasons)
 
 
 def _together(
