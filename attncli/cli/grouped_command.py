@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -158,13 +158,12 @@ class CommandGroup(PlainParameters, TyperGroup):
 
 
 def command_app(
-    *functions: Callable[..., Any],
-    help: str | None = None,
-    essentials: Sequence[str] | Mapping[str, Sequence[str]] = (),
+    *functions: Callable[..., Any], help: str | None = None, essentials: str | Mapping[str, str] = ""
 ) -> typer.Typer:
     """The Typer app of one command, or of a group of subcommands when several functions are given.
 
-    essentials: the options of the page of one screen (`-h`), ten at most; of several commands, by the name of each.
+    essentials: the options of the page of one screen (`-h`), ten at most, with blanks between; of several commands, by
+    the name of each.
     """
     app = typer.Typer(
         cls=CommandGroup,
@@ -178,7 +177,7 @@ def command_app(
     for function in functions:
         # what is left over is refused by GroupedCommand, which knows what it probably is
         settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
-        names = essentials.get(function.__name__, ()) if isinstance(essentials, Mapping) else essentials
-        kind = type("GroupedCommand", (GroupedCommand,), {"essentials": tuple(names)})
+        names = essentials.get(function.__name__, "") if isinstance(essentials, Mapping) else essentials
+        kind = type("GroupedCommand", (GroupedCommand,), {"essentials": tuple(names.split())})
         app.command(cls=kind, context_settings=settings)(flat(function))
     return app

@@ -156,6 +156,4 @@ def _saved_source(file: Path) -> Source:
     return SavedSource(file.name, document, lambda: record_of(document, file))
 
 
-explore_app = command_app(
-    explore, essentials=("--model", "--weights", "--file", "--layer", "--head", "--mask", "--lang", "--ascii")
-)
+explore_app = command_app(explore, essentials="--model --weights --file --layer --head --mask --lang --ascii")

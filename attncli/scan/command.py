@@ -622,12 +622,9 @@ scan_app = command_app(
     compare,
     verify,
     essentials={
-        "start": (
-            "--output", "--metric", "--format", "--sample", "--dedupe", "--find", "--effects", "--workers", "--part",
-            "--json",
-        ),
-        "show": ("--head", "--metric", "--top", "--show", "--brief", "--json", "--html", "--site"),
-        "compare": ("--top", "--full", "--brief", "--json"),
+        "start": "--output --metric --format --sample --dedupe --find --effects --workers --part --json",
+        "show": "--head --metric --top --show --brief --json --html --site",
+        "compare": "--top --full --brief --json",
     },
 )  # fmt: skip
 scan_app.info.cls = ScanGroup

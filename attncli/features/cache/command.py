@@ -119,17 +119,5 @@ def cache(
 
 
 cache_app = command_app(
-    cache,
-    essentials=(
-        "--policy",
-        "--budget",
-        "--model",
-        "--chat",
-        "--region",
-        "--target",
-        "--mask",
-        "--brief",
-        "--json",
-        "--html",
-    ),
+    cache, essentials="--policy --budget --model --chat --region --target --mask --brief --json --html"
 )

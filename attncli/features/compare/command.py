@@ -489,17 +489,5 @@ def _run_side(
 
 
 compare_app = command_app(
-    compare,
-    essentials=(
-        "--model",
-        "--layer",
-        "--head",
-        "--mask",
-        "--weights",
-        "--query",
-        "--top",
-        "--brief",
-        "--json",
-        "--figure",
-    ),
+    compare, essentials="--model --layer --head --mask --weights --query --top --brief --json --figure"
 )

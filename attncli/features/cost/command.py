@@ -86,17 +86,5 @@ def cost(
 
 
 cost_app = command_app(
-    cost,
-    essentials=(
-        "-n",
-        "--d-model",
-        "--num-heads",
-        "--window",
-        "--model",
-        "--time",
-        "--json",
-        "--brief",
-        "--figure",
-        "--html",
-    ),
+    cost, essentials="-n --d-model --num-heads --window --model --time --json --brief --figure --html"
 )

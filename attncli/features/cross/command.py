@@ -121,6 +121,5 @@ def cross(
 
 
 cross_app = command_app(
-    cross,
-    essentials=("--model", "--weights", "--layer", "--head", "--value-text", "--brief", "--json", "--html", "--figure"),
+    cross, essentials="--model --weights --layer --head --value-text --brief --json --html --figure"
 )

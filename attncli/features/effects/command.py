@@ -398,10 +398,7 @@ def _reference(environment: Environment, removal: RemovalOptions) -> str | Itera
     return (line.text for line in lines)
 
 
-ablate_app = command_app(
-    ablate,
-    essentials=("--query", "--model", "--head", "--from", "--to", "--by", "--measure", "--target", "--brief", "--json"),
-)
+ablate_app = command_app(ablate, essentials="--query --model --head --from --to --by --measure --target --brief --json")
 
 
 # `attn logits`: what each part of a model adds to a token's logit.
@@ -478,19 +475,7 @@ def logits(
 
 
 logits_app = command_app(
-    logits,
-    essentials=(
-        "--query",
-        "--target",
-        "--versus",
-        "--model",
-        "--source",
-        "--full",
-        "--top",
-        "--brief",
-        "--json",
-        "--figure",
-    ),
+    logits, essentials="--query --target --versus --model --source --full --top --brief --json --figure"
 )
 
 
@@ -592,17 +577,5 @@ def patch(
 
 
 patch_app = command_app(
-    patch,
-    essentials=(
-        "--query",
-        "--target",
-        "--versus",
-        "--model",
-        "--at",
-        "--layer",
-        "--head",
-        "--brief",
-        "--json",
-        "--figure",
-    ),
+    patch, essentials="--query --target --versus --model --at --layer --head --brief --json --figure"
 )

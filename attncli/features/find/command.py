@@ -155,7 +155,4 @@ def _searched(
     return {"view": "search", "from": f"#{start}", "to": f"#{end}"}
 
 
-find_app = command_app(
-    find,
-    essentials=("--from", "--to", "--model", "--effect", "--layer", "--head", "--top", "--brief", "--json", "--html"),
-)
+find_app = command_app(find, essentials="--from --to --model --effect --layer --head --top --brief --json --html")

@@ -157,7 +157,7 @@ def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lin
     yield Lines(tuple(rows))
 
 
-guide_app = command_app(guide, essentials=("--markdown", "--pager", "--lang", "--color"))
+guide_app = command_app(guide, essentials="--markdown --pager --lang --color")
 
 
 # The screen of bare `attn guide`: the pages by name.

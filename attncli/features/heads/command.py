@@ -380,17 +380,5 @@ def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
 
 
 heads_app = command_app(
-    heads,
-    essentials=(
-        "--model",
-        "--layer",
-        "--head",
-        "--metric",
-        "--sort",
-        "--labels",
-        "--exclude",
-        "--brief",
-        "--json",
-        "--figure",
-    ),
+    heads, essentials="--model --layer --head --metric --sort --labels --exclude --brief --json --figure"
 )

@@ -56,8 +56,7 @@ def learn(
         int | None, redeclare(declarations.NUM_HEADS, help="Number of heads. [default: the task's]", most=64)
     ] = None,
     d_model: Annotated[
-        int | None,
-        redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024),
+        int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024)
     ] = None,
     mlp: Annotated[
         bool | None,
@@ -216,17 +215,5 @@ def _text(environment: Environment, takes: str, source: str | None) -> str | Non
 
 
 learn_app = command_app(
-    learn,
-    essentials=(
-        "--query",
-        "--target",
-        "--layers",
-        "--num-heads",
-        "--position",
-        "--steps",
-        "--seeds",
-        "--save",
-        "--html",
-        "--json",
-    ),
+    learn, essentials="--query --target --layers --num-heads --position --steps --seeds --save --html --json"
 )

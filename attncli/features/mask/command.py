@@ -130,6 +130,4 @@ def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: i
     return None if name is None else named_bias(name, head, heads, n - 1)
 
 
-mask_app = command_app(
-    mask, essentials=("-n", "--score-bias", "--head", "--figure", "--html", "--json", "--brief", "--full", "--seed")
-)
+mask_app = command_app(mask, essentials="-n --score-bias --head --figure --html --json --brief --full --seed")

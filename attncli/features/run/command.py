@@ -270,18 +270,4 @@ def _document(
     return document if tables else runs.without_tables(document)
 
 
-run_app = command_app(
-    run,
-    essentials=(
-        "--query",
-        "--model",
-        "--layer",
-        "--head",
-        "--mask",
-        "--weights",
-        "--brief",
-        "--json",
-        "--html",
-        "--figure",
-    ),
-)
+run_app = command_app(run, essentials="--query --model --layer --head --mask --weights --brief --json --html --figure")

@@ -89,17 +89,5 @@ def series(
 
 
 series_app = command_app(
-    series,
-    essentials=(
-        "--text",
-        "--corpus",
-        "--metric",
-        "--fresh",
-        "--brief",
-        "--full",
-        "--csv",
-        "--json",
-        "--figure",
-        "--html",
-    ),
+    series, essentials="--text --corpus --metric --fresh --brief --full --csv --json --figure --html"
 )

@@ -144,6 +144,5 @@ def tensors(
 
 
 tensors_app = command_app(
-    tensors,
-    essentials=("--layer", "--head", "--mask", "--scale", "--key-lengths", "--offset", "--brief", "--json", "--figure"),
+    tensors, essentials="--layer --head --mask --scale --key-lengths --offset --brief --json --figure"
 )

@@ -58,6 +58,4 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
     return tokenizer_named(name)
 
 
-tokens_app = command_app(
-    tokens, essentials=("--model", "--tokenizer", "--file", "--lines", "--json", "--plain", "--full")
-)
+tokens_app = command_app(tokens, essentials="--model --tokenizer --file --lines --json --plain --full")

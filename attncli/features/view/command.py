@@ -209,7 +209,4 @@ def _as_heads(document: Document, file: Path) -> HeadsDocument:
             )
 
 
-view_app = command_app(
-    view,
-    essentials=("--as", "--open", "--show", "--top", "--html", "--figure", "--json", "--plain", "--brief", "--full"),
-)
+view_app = command_app(view, essentials="--as --open --show --top --html --figure --json --plain --brief --full")

@@ -124,7 +124,4 @@ def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
     return link.start, link.end, split
 
 
-why_app = command_app(
-    why,
-    essentials=("--from", "--to", "--than", "--by", "--writes", "--model", "--head", "--full", "--json", "--figure"),
-)
+why_app = command_app(why, essentials="--from --to --than --by --writes --model --head --full --json --figure")
