@@ -37,7 +37,8 @@ const select = (name, values, now, act, kind) =>
 
 /** Everything that is written in the reader's language. */
 function frame() {
-  document.documentElement.lang = state.lang;
+  // all is styled again for it
+  if (document.documentElement.lang !== state.lang) document.documentElement.lang = state.lang;
   fill("tabs", ...VIEWS.map((view, place) =>
     button(() => choose({ view }), { role: "tab", id: `tab-${view}`, "aria-controls": "view", title: `${say(`view.${view}`)} (${place + 1})` }, say(`view.${view}`))));
   const metrics = run().metrics.filter((_, at) => run().heads.some(({ m }) => m[at] !== null));

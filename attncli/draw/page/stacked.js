@@ -24,23 +24,36 @@ export function across(side) {
   return { run: side, ...(typeof query === "number" ? { query } : {}), ...(typeof key === "number" ? { key } : {}) };
 }
 
-/** Write both texts, one below the other: each word above the one that stands for it; of long texts those around the chosen word. */
+/** The first column that is written. */
+let firstWritten = -1;
+
+/** Write both texts, one below the other: each word above the one that stands for it; of long texts those around the chosen word.
+ * The other run has the same words under other names: to write a thousand again takes 60 ms. */
 export function writeStack() {
-  const middle = column(state.run, chosen());
-  const first = max(0, min(middle - WRITTEN / 2, meta.columns.length - WRITTEN));
+  const middle = column(state.run, state.out ? state.key : state.query);
+  const count = 2 * meta.columns.length > WRITTEN ? 300 : WRITTEN;
+  const first = max(0, min(middle - count / 2, meta.columns.length - count));
+  if (first !== firstWritten) writeColumns(first, first + count);
+  firstWritten = first;
+  spans.forEach((row, side) => row.forEach((span) => {
+    const entry = Number(span.dataset.own);
+    const own = side === state.run ? entry : partner(side, entry);
+    if (span.dataset.own) set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-at": typeof own === "number" && String(own) });
+  }));
+  set(at("sentence"), { dir: direction(queries()) }).classList.add("stack");
+}
+
+/** @param {number} first @param {number} behind */
+function writeColumns(first, behind) {
   spans = [[], []];
   const names = make("span.column", { "aria-hidden": true }, ...meta.runs.map((_, side) => make("span.side", runName(side))));
-  const stacks = meta.columns.slice(first, first + WRITTEN).map((both) => {
+  const stacks = meta.columns.slice(first, behind).map((both) => {
     const pair = both.map((entry, side) => {
       const [text, joined, special] = (typeof entry === "number" ? meta.runs[side].q[entry] : entry) ?? ["", 0, 0];
       const alone = both.includes(null) || typeof entry !== "number" || !shared(side, entry);
       const span = make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}${text && alone ? " alone" : ""}`, dir: "auto" }, text || "\u00a0");
       if (!text) return span;
-      set(span, { role: "option", "aria-label": `${runName(side)}: ${text}` });
-      if (typeof entry === "number") {
-        const own = side === state.run ? entry : partner(side, entry);
-        set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-own": entry, ...(typeof own === "number" ? { "data-at": own } : {}) });
-      }
+      set(span, { role: "option", "aria-label": `${runName(side)}: ${text}`, "data-own": typeof entry === "number" && String(entry) });
       spans[side].push(span);
       return span;
     });
@@ -48,7 +61,6 @@ export function writeStack() {
     return make("span", { class: `column${joins ? " joins" : ""}`, role: "group" }, ...pair);
   });
   fill("sentence", names, ...stacks.flatMap((stack) => (stack.classList.contains("joins") ? [stack] : [" ", stack])));
-  set(at("sentence"), { dir: direction(queries()) }).classList.add("stack");
 }
 
 /** Whether both texts have a word. @param {number} side @param {number} place */

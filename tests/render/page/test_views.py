@@ -223,8 +223,11 @@ def test_both_texts_stand_above_each_other(window: Opened) -> None:
     assert window.value("() => document.querySelectorAll('#arcs path').length") > 1
     window.page.mouse.move(0, 0)
     window.until("() => attn.state.query === 10")
+    window.value("() => { window.before = [...document.querySelectorAll('#sentence .w')]; }")
     window.page.keyboard.press("a")
     window.until("() => attn.state.run === 1 && document.querySelector('#w13').textContent === 'wide'")
+    assert window.value("() => document.querySelector('#v13').textContent") == "tired"
+    assert window.value("() => before.length === 30 && before.every((word) => word.isConnected)")  # none written again
 
 
 def test_heads_are_pinned_beside_each_other(window: Opened) -> None:
