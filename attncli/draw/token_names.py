@@ -279,6 +279,14 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: 
     return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
 
+def token_reference(tokens: Sequence[TokenRow], index: int) -> str:
+    """A token as an option on a command line names it: by its text where that is a word that stands once, else by its
+    place."""
+    text = tokens[index].text.strip()
+    alone = sum(token.text.strip() == text for token in tokens) == 1
+    return text if alone and text.isalnum() else f"'#{index}'"
+
+
 def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:
     """The query and the key of a link in quotes, told apart by their positions where they are the same word of one
     text."""

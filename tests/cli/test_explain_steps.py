@@ -1,4 +1,4 @@
-"""`attn explain TEXT`: its five numbered steps, the flow of their shapes, their code, and the head they are about."""
+"""`attn explain TEXT`: its numbered steps, the flow of their shapes, their code, and the head they are about."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def flat(screen: str) -> str:
         ("a b c d e f", "--softcap", "3", "--position", "alibi", "--num-heads", "2", "--residual", "--layer-norm"),
     ],
 )
-def test_the_five_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang: str) -> None:
+def test_the_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang: str) -> None:
     screen = ask("explain", *options, "--lang", lang, width=width).out
     # a residual and a norm that somebody asks for have their table after the steps
     assert len(screen.splitlines()) < (80 if "--residual" in options else 60)
@@ -34,6 +34,11 @@ def test_the_five_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int,
     titles = [f"1 similarity of {query}", "2 scale", "3 mask", f"4 softmax of {query}", f"5 output of {query}"]
     if lang == "zh":
         titles = [f"1 {query} 与每个键", "2 缩放", "3 掩码", f"4 {query} 的 softmax", f"5 {query} 的输出"]
+    titles += (
+        ["6 the other heads  ", "7 without the head  attn ablate … --query"]
+        if lang == "en"
+        else ["6 其他的头  ", "7 去掉这个头  attn"]
+    )
     places = [screen.index(f"\n{title}") for title in titles]
     assert places == sorted(places)
     flow = flat(screen[: places[0]])
@@ -156,3 +161,20 @@ def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
     for topic in ("mask", "position"):
         found = ask("explain", topic, *asked[1:], "--json").json
         assert (found["layer"], found["head"]) == (2, 1)
+
+
+def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
+    alone = ask("explain", TEXT, "--query", "on").out
+    assert "6 the other heads  there are none: this model has one head\n" in alone
+    command = re.search(r"7 without the head  attn ablate … (.*)\n", alone)
+    assert command is not None
+    found = json.loads(ask("ablate", TEXT, *command[1].split(), "--json").out)
+    assert [(row["layer"], row["head"]) for row in found["effects"]] == [(0, 0)]
+    several = ("explain", "on and on", "--num-heads", "4", "--head", "2", "--query", "on:2")
+    answer = ask(*several).out
+    weights = json.loads(ask(*several, "--json").out)["steps"][3]["weights"]
+    key = ("'#0'", "and", "'#2'")[int(np.argmax(weights))]  # a word that stands twice is named by its place
+    assert f"6 the other heads  attn find … --from '#2' --to {key}\n" in answer
+    assert "7 without the head  attn ablate … --query '#2' --head L0H2\n" in answer
+    assert ask(*several, "--show", "further").out.count("\n") == 2
+    assert "attn ablate" not in ask(*several, "--brief").out

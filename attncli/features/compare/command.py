@@ -210,7 +210,7 @@ def compare(
     model: SideModel,
     attention: SideAttention,
     compute: SideCompute,
-    output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN, max_output=RUN, precision=DRAWING)],
+    output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN, precision=DRAWING)],
     page: PageOptions,
     texts: Annotated[
         list[str] | None,
@@ -463,7 +463,8 @@ def _run_side(
 
     def refuse(expected: CostEstimate, count: int) -> None:
         request.refuse_memory(expected.peak, side.compute, "a shorter text, --layer or --head")
-        refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+        if output.json or output.ndjson:
+            refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
 
     document = compute_run(
         loaded_model,

@@ -17,8 +17,8 @@ from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import ledger, vector_sum, vectors
-from attncli.draw.token_names import position_and_text, quoted_token, short
-from attncli.draw.tour import STEP_OF_PART
+from attncli.draw.token_names import position_and_text, quoted_token, short, token_reference
+from attncli.draw.tour import STEP, STEP_OF_PART, TOUR
 from attncli.draw.view import View
 from attncli.features.explain.document import AttentionTopic, OutputSum, Products, Projections, Scores, SoftmaxRow
 from attncli.language import contextual, message, plural, say
@@ -336,6 +336,24 @@ class Derivation:
         )
         return stack((title, ledger(names, rows, total, view), remark(more, view)))
 
+    def further(self) -> Lines:
+        """The steps after these, which other commands take: the same link in the other heads, and what is without this
+        head."""
+        document, view, model = self.document, self.view, self.document.model
+        tokens, best = document.tokens, int(np.argmax(self.weights[: len(document.tokens)]))
+        query, key = (token_reference(tokens, index) for index in (document.query, best))
+        other_heads = f"attn find … --from {query} --to {key}"
+        without_head = f"attn ablate … --query {query} --head L{document.layer}H{document.head}"
+        if model.attending == model.heads == 1:
+            other_heads = say(view, "there are none: this model has one head")
+            without_head = f"attn ablate … --query {query}" + (" --num-heads 1" if model.source == "seeded" else "")
+        if tokens[document.query].unknown:
+            other_heads, without_head = f"{other_heads} --unknown", f"{without_head} --unknown"
+        return stack(
+            heading(f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}", spell(text, ascii=view.ascii), view)
+            for name, text in (("heads", other_heads), ("effect", without_head))
+        )
+
     def matrices(self) -> Lines:
         """The same numbers for every query, the worked one marked, and how far the two agree."""
         return derivation_matrices(self.document, self.names, self.view)
@@ -543,12 +561,10 @@ def score_of_key(step: Scores, name: str, index: int, raw: float, root: str, vie
     if step.bias is not None:
         bias_sum = f"{write(value)} + {write(step.bias[index])} = {write(value + float(step.bias[index]))}"
         parts.append(bias_sum.replace("+ -", "− "))
-    score_text = say(
-        view,
-        "for {key}: q·k = {product}; every other key likewise",
-        key=name,
-        product=say(view, contextual("clauses", ", ")).join(parts),
-    )
+    template = message("for {key}: q·k = {product}; every other key likewise")
+    if view.width < ROOMY:
+        template = message("for {key}: q·k = {product}")
+    score_text = say(view, template, key=name, product=say(view, contextual("clauses", ", ")).join(parts))
     return remark(spell(score_text, ascii=view.ascii), view)
 
 

@@ -134,11 +134,14 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
     derivation = Derivation(document, view, keys, compact, leads=True, code=code)
     names = {} if view.show is None else {part for name in view.show for part in TWICE.get(name, (name,))}
     named_view = view if view.show is None else replace(view, show=frozenset(names))
-    return [
-        block
-        for part in parts_shown(EXPLAIN_PARTS, derivation, named_view)
-        if (block := part.draw(derivation, view)).rows
-    ]
+    blocks: list[Lines] = []
+    for part in parts_shown(EXPLAIN_PARTS, derivation, named_view):
+        block = part.draw(derivation, view)
+        if compact and part.name == "further" and blocks:  # a short screen has less than sixty lines
+            blocks[-1] = stack((blocks[-1], block))
+        elif block.rows:
+            blocks.append(block)
+    return blocks
 
 
 def _is_full(derivation: Derivation, view: View) -> bool:
@@ -218,6 +221,7 @@ EXPLAIN_PARTS: Parts[Derivation] = (
     ScreenPart("scores", _several, never),
     ScreenPart("softmax", partial(_step, "softmax")),
     ScreenPart("output", partial(_step, "output")),
+    ScreenPart("further", partial(_step, "further")),
     ScreenPart("residual", partial(_after, "residual"), _follows),
     ScreenPart("matrices", partial(_after, "matrices"), _is_full),
     ScreenPart("answer", _answer),

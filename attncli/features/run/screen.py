@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from shlex import quote
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -28,7 +27,7 @@ from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.sentence import run_sentences as word_sentences
 from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
-from attncli.draw.token_names import key_names
+from attncli.draw.token_names import key_names, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import contextual, listing, message, plural, say, term
@@ -429,10 +428,10 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
-    query = document.tokens[document.queries[0]]
-    if query.unknown:  # attn ablate takes no such word
+    query = document.queries[0]
+    if document.tokens[query].unknown:  # attn ablate takes no such word
         return Lines()
-    name = quote(safe(query.text.strip(), ascii=view.ascii))
+    name = token_reference(document.tokens, query)
     return remark(say(view, "Does it matter?  attn ablate … --query {query}", query=name), view)
 
 

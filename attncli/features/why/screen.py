@@ -13,7 +13,7 @@ from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import capitalize, claim, quoted_token, quoted_word
+from attncli.draw.token_names import capitalize, claim, quoted_token, quoted_word, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import grids
 from attncli.features.why.document import (
@@ -29,7 +29,6 @@ from attncli.features.why.document import (
 from attncli.language import Message, contextual, message, plural, say
 
 if TYPE_CHECKING:
-    from attncli.documents import TokenRow
     from attncli.features.why.document import WhyDocument, WhyPart
 
 
@@ -324,16 +323,10 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
 def _next_command(document: WhyDocument) -> str:
     """What would tell whether the link matters."""
     link = document.link
-    ends = [_reference(tokens, index) for tokens, index in ((document.tokens, link.query), (document.keys, link.key))]
+    sides = ((document.tokens, link.query), (document.keys, link.key))
+    ends = [token_reference(tokens, index) for tokens, index in sides]
     cross = " --cross" if link.attention == "cross" else ""
     return f"attn ablate … --from {ends[0]} --to {ends[1]}{cross}"
-
-
-def _reference(tokens: Sequence[TokenRow], index: int) -> str:
-    """A token as an option names it: by its text where that is a word that stands once, else by its place."""
-    text = tokens[index].text.strip()
-    alone = sum(token.text.strip() == text for token in tokens) == 1
-    return text if alone and text.isalnum() else f"'#{index}'"
 
 
 def _looks(document: WhyDocument, view: View) -> str:
