@@ -49,6 +49,8 @@ ASKED: dict[str, tuple[str, ...]] = {
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz"), "--mask", "causal"),
     "mask": ("mask", "causal", "window:3"),
     "cost": ("cost",),
+    "cache": ("cache", TEXT, "--mask", "causal", "--budget", "2"),
+    "learn": ("learn", "sentence", "a b c", "--query", "b", "--target", "c"),
 }
 
 
@@ -101,6 +103,8 @@ def test_a_narrow_figure_is_laid_out_and_not_shrunk(name: str, lang: str) -> Non
     shrunk = min(1.0, 85 * 72 / 25.4 / wide)
     sizes = [float(text.attrib["font-size"]) * shrunk for text in root.iter(f"{NS}text")]
     assert min(sizes) >= 6
+    remarks = ["".join(text.itertext()) for text in root.iter(f"{NS}text")]
+    assert not [text for text in remarks if re.search(r"\d\.\d+ .*…", text)]  # a number's remark is whole, or not there
     assert root.attrib["width"] == "85.00mm"
     for a, b in combinations(drawing.boxes, 2):
         assert not overlap(a, b), (a, b)
@@ -218,6 +222,7 @@ ATTENDING = {"head": "self"}
 
 def test_letters_stand_in_families_that_have_them() -> None:
     family = "👩\u200d👩\u200d👧"
+    assert "Emoji" not in drawings.SANS + drawings.MONO  # Pango writes digits with it wherever it is named
     assert drawings.pieces(f"a{family}b") == ["a", family, "b"]
     assert drawings.pieces("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
     assert drawings.pieces("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal, assert_never
 
 import numpy as np
@@ -27,8 +28,9 @@ from attncli.draw.figures.charts import (
     draw_title,
     model_note,
     names_of,
+    text_note,
 )
-from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
+from attncli.draw.figures.drawing import LIGHT, Drawing, Theme, broken_to_fit
 from attncli.draw.numbers import format_period, percent, writer
 from attncli.draw.page.page_words import PAGE_WORDS
 from attncli.draw.region_tables import region_order
@@ -72,7 +74,8 @@ AboutHeads = RunDocument | HeadsDocument | CrossDocument | TensorsDocument
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """What a document holds of one head. layer: None where captured arrays have none. pool: tokens in a cell."""
+    """What a document holds of one head. layer: of captured arrays the place in the batch, None where
+    they are none. pool: tokens in a cell."""
 
     name: str
     layer: int | None
@@ -187,7 +190,7 @@ def _title(document: AboutHeads) -> str:
         case CrossDocument():
             return document.query_text
         case TensorsDocument():
-            return document.file
+            return PurePath(document.file).name
         case _:
             return document.text
 
@@ -225,7 +228,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                     name = say(view, "layer {layer} head {head}", layer=row.layer, head=row.head)
                     yield HeadWeights(name, row.layer, row.head, row.weights, pool=row.pool or 1)
         case TensorsDocument():
-            for entry in document.batch:
+            for place, entry in enumerate(document.batch):
                 batch_index = ".".join(map(str, entry.index))
                 for captured_head in entry.heads:
                     if captured_head.weights is not UNSET:
@@ -235,7 +238,13 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                             if several
                             else say(view, "head {head}", head=captured_head.head)
                         )
-                        yield HeadWeights(name, None, captured_head.head, captured_head.weights, captured_head.scores)
+                        yield HeadWeights(
+                            name,
+                            place if several else None,
+                            captured_head.head,
+                            captured_head.weights,
+                            captured_head.scores,
+                        )
         case _:
             assert_never(document)
 
@@ -380,7 +389,7 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
             other=label(document.keys[document.centred.key].text),
             **places,
         )
-    top = draw_title(drawing, f"{query}  →  {key}", subtitle)
+    top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
     if document.dimensions:
         title = (
             say(view, "by pairs of entries that are rotated together")
@@ -509,7 +518,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
         value: Any = document
         for name in path.split("."):
             value = getattr(value, name, "")
-        return value if isinstance(value, str) else ""
+        return "" if not isinstance(value, str) else PurePath(value).name if path == "file" else value
 
     names = [[text for path in paths if (text := member(path))] for paths in TITLES]
     title = next((" → ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema))
@@ -535,10 +544,11 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
         head=say(view, "layer {layer} head {head}", layer=most_changed.a.layer, head=most_changed.a.head),
     )
     texts = [side.text if "text" in document.differs else side.name for side in (document.a, document.b)]
-    top = draw_title(drawing, "  →  ".join(texts), f"{subtitle}; {model_note(document.a, view)}")
+    titles = [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
+    top = draw_title(drawing, "  →  ".join(titles), f"{subtitle}; {model_note(document.a, view)}")
     maps = [
-        FigureMap(f"{name}: {text}", as_matrix(weights), words, words)
-        for name, text, weights in zip("AB", texts, (most_changed.weights_a, most_changed.weights_b), strict=True)
+        FigureMap(name, as_matrix(weights), words, words)
+        for name, weights in zip("AB", (most_changed.weights_a, most_changed.weights_b), strict=True)
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
@@ -562,7 +572,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
 def _find(drawing: Drawing, document: FindDocument, view: View) -> None:
     regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     names = dict(enumerate(names_of(document.tokens))) | regions
-    top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", model_note(document, view))
+    top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view))
     bars = [
         bar_of(
             say(view, "layer {layer} head {head}", layer=row.layer, head=row.head),
@@ -593,7 +603,8 @@ def _masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
                 columns,
             )
         )
-    draw_maps(drawing, maps, top, view, scale="linear")
+    shaded = any(not np.isin(figure_map.values, (0.0, 1.0)).all() for figure_map in maps)
+    draw_maps(drawing, maps, top, view, scale="linear", legend=shaded)
 
 
 def _cache(drawing: Drawing, document: CacheDocument, view: View) -> None:
@@ -631,7 +642,8 @@ def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
         bars.append(Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance))
     end = draw_bars(drawing, bars, top + 10, most=1.0)
     note = message("bar: weight on the keys in question, untrained → trained; line: of a head that looks at all alike")
-    drawing.text(0, end + 12, translate(note, lang), size=8, quiet=True)
+    for index, line in enumerate(broken_to_fit(translate(note, lang), 8, min(460.0, drawing.room))):
+        drawing.text(0, end + 12 + index * 11, line, size=8, quiet=True)
 
 
 def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
 from attncli.draw.figures.drawing import Drawing, broken_to_fit, from_right, shorten_to_fit, width
 from attncli.draw.numbers import writer
-from attncli.draw.safe import label
+from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareSide
@@ -40,10 +40,15 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float 
     most: the number of a bar of full length; the largest of them where it is None.
     """
     largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
-    edge = min(max((width(bar.name, 9) for bar in bars), default=0), 180, 0.42 * drawing.room) + 10
-    labels = max((width(bar.label, 9) for bar in bars), default=0.0)
-    long = max(min(180.0, drawing.room - edge - labels - 8), min(180.0, 0.2 * drawing.room))
-    for index, bar in enumerate(bars):
+    names, least = max((width(bar.name, 9) for bar in bars), default=0), min(180.0, 0.2 * drawing.room)
+    edge = min(names, 180, 0.42 * drawing.room) + 10
+    texts = [bar.label for bar in bars]
+    if max(width(text, 9) for text in texts or [""]) > drawing.room - edge - least - 8:  # the number alone
+        texts = [text.partition("  ")[0] for text in texts]
+    labels = max((width(text, 9) for text in texts), default=0.0)
+    edge = max(edge, min(names + 10, 190, drawing.room - least - labels - 8))
+    long = max(min(180.0, drawing.room - edge - labels - 8), least)
+    for index, (bar, text) in enumerate(zip(bars, texts, strict=True)):
         y = top + index * LINE
         drawing.text(edge - 8, y + 9, shorten_to_fit(bar.name, 9, edge - 10), anchor="end")
         drawing.rectangle(edge, y + 2, long, 8, drawing.theme.ground)
@@ -53,7 +58,7 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float 
         if bar.mark is not None:
             drawing.rectangle(edge + long * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
         room = drawing.room - edge - long - 7
-        drawing.text(edge + long + 8, y + 9, shorten_to_fit(bar.label, 9, room), quiet=True)
+        drawing.text(edge + long + 8, y + 9, shorten_to_fit(text, 9, room), quiet=True)
     return top + len(bars) * LINE
 
 
@@ -170,7 +175,7 @@ def draw_sentence(
 
 RANKED = 20
 """Rows of a ranking, at most."""
-TITLE_LINES = 4
+TITLE_LINES = 6
 """Lines of a title, at most."""
 
 
@@ -193,14 +198,23 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
-def model_note(document: Header | CrossDocument | TensorsDocument | CompareSide, view: View) -> str:
-    """Which weights ran, and under which conventions; and which side of a map is which."""
+def model_note(
+    document: Header | CrossDocument | TensorsDocument | CompareSide, view: View, *, mapped: bool = True
+) -> str:
+    """Which weights ran, and under which conventions; and which side of a map is which, where one is drawn."""
     model, attention = document.model, document.attention
-    parts = [model.name or say(view, SOURCE_NAMES[model.source])]
+    is_named = model.name and model.source != "tensors"  # what holds tensors is the title
+    parts = [model.name if model.name and is_named else say(view, SOURCE_NAMES[model.source])]
     parts += [say(view, "seed {seed}, not learned", seed=model.seed)] if model.source in ("seeded", "random") else []
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
-    return "; ".join((*parts, say(view, "rows look, columns are looked at")))
+    return "; ".join((*parts, *([say(view, "rows look, columns are looked at")] if mapped else ())))
+
+
+def text_note(document: Header, view: View) -> str:
+    """Of which text and of which model a figure tells that has another title."""
+    text = document.text if isinstance(document.text, str) else ""
+    return "; ".join(filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False))))
 
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
@@ -214,8 +228,8 @@ MOST_LABELS, MOST_NAMES = 40, 160
 """Words along the upper edge that are still written, and names along the left one."""
 CELL, LOW, SMALL, SIZE = 13.0, 8.5, 58.0, 8.5
 """Points along a cell, one of many rows, and a map among many; and the size of their type."""
-LEAST, GAP, SLIM = 12.0, 7.0, 3.0
-"""Points along the smallest map among many, and between two; between two of the smallest."""
+LEAST, ROOMY, GAP, SLIM = 12.0, 24.0, 7.0, 3.0
+"""Points along the smallest map among many, and along one on narrow paper; between two; between two of the smallest."""
 NARROW_MAP = 30.0
 """Points along a map from which on its layer and its head stand above it; below, the head alone."""
 ROOTS = "root"
@@ -238,9 +252,17 @@ class FigureMap:
 
 
 def draw_maps(
-    drawing: Drawing, maps: Sequence[FigureMap], top: float, view: View, *, scale: str, across: int = 8
+    drawing: Drawing,
+    maps: Sequence[FigureMap],
+    top: float,
+    view: View,
+    *,
+    scale: str,
+    across: int = 8,
+    legend: bool = True,
 ) -> float:
-    """The maps side by side, `across` in a row, each kind on one scale; returns where they end.
+    """The maps side by side, `across` in a row, each kind on one scale; returns where they end. On narrow paper the heads
+    of a layer take several rows where these are few.
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
     """
@@ -250,6 +272,12 @@ def draw_maps(
     is_narrow = not are_few and drawing.room < across * (NARROW_MAP + GAP)
     edge, gap = (14.0, SLIM) if is_narrow else (0.0, GAP)
     across = 3 if are_few else max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
+    if is_narrow:
+        lines = math.ceil(across / max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1))
+        fewer = math.ceil(across / lines)
+        rows = lines * len({figure_map.short[0] for figure_map in maps})
+        if rows * ((drawing.room - edge) / fewer + 19) <= 1.5 * drawing.room:
+            across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
     pool = max(_pool(drawing, figure_map, None if are_few else small) for figure_map in maps)
     scale = ROOTS if pool > 1 and scale == "linear" else scale
@@ -272,7 +300,7 @@ def draw_maps(
         in_row += 1
         left, bottom = right + (16 if are_few else gap), max(bottom, end)
     kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
-    for kind in kinds:
+    for kind in kinds if legend else ():
         bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
     if pool > 1:
         remark = "; ".join(

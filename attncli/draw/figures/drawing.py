@@ -73,9 +73,9 @@ def _kind(letter: str) -> str | None:
     return "han" if unicodedata.east_asian_width(letter) in "WF" else ""
 
 
-SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', 'Noto Color Emoji', sans-serif"
+SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
 """Families that papers accept, and the ones that stand in for them."""
-MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', 'Noto Color Emoji', monospace"
+MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', monospace"
 """Families of one width, for screens."""
 MM = 72 / 25.4
 """Points in a millimetre."""
