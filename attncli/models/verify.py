@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from msgspec import Struct
@@ -34,7 +34,7 @@ from attncli.inputs.token import Token
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import transformers_model as library
-from attncli.models.load import load, open_checkpoint
+from attncli.models.load import foreign_family, load, open_checkpoint, text_model
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, Any]
@@ -456,6 +456,8 @@ def verify(
     A decoder without its encoder reads random states, seeded.
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """
+    foreign = foreign_family(text_model(open_checkpoint(folder))) is not None
+    backend = "torch" if foreign else backend
     models = {dtype: load(folder, dtype=dtype, backend=backend, ignore=ignore) for dtype in ("float64", "float32")}
     states = None
     if any(block.cross is not None for block in models["float64"].spec.blocks):
@@ -463,7 +465,10 @@ def verify(
         models = {dtype: model.reading(states) for dtype, model in models.items()}
     model = models["float64"]
     tokens, target_tokens = _tokens(model, text), _target(model, text, target)
-    model.store.embed(model.backend, tokens)  # a tokenizer of another model is told here, not by an index out of range
+    if not foreign:
+        model.store.embed(
+            model.backend, tokens
+        )  # a tokenizer of another model is told here, not by an index out of range
     ids, target_ids = _ids(tokens), None if target_tokens is None else _ids(target_tokens)
     exact, single = (
         [_by_layer(side, model.spec) for side in reference(folder, ids, target=target_ids, dtype=dtype, states=states)]
@@ -472,14 +477,25 @@ def verify(
     alone: SideName = "self" if states is None else "decoder"
     names: tuple[SideName, ...] = (alone,) if target_tokens is None else ("encoder", "decoder")
     layers, differences = [], []
-    for side, name, reference_side in zip(_sides(model, tokens, target_tokens), names, exact, strict=True):
-        layers += [_difference(name, trace, hidden, reference_side) for trace, hidden in side]
+    with _exactly(model):
+        for side, name, reference_side in zip(_sides(model, tokens, target_tokens), names, exact, strict=True):
+            layers += [_difference(name, trace, hidden, reference_side) for trace, hidden in side]
     for side, reference_side in zip(_sides(models["float32"], tokens, target_tokens), exact, strict=True):
         for trace, hidden in side:
             differences += [a - b for a, b in _pairs(trace, hidden, reference_side)]
     return Verification(
         len(tokens), model.backend.name, tuple(layers), _rms(differences), _rms(list(_apart(single, exact)))
     )
+
+
+@contextmanager
+def _exactly(model: Model) -> Iterator[None]:
+    """Within, what transformers runs of the model is float64 throughout, as the reference is."""
+    if model.own_layers:
+        yield
+        return
+    with _float64_throughout(library.import_torch(), cast(Any, model).hf_model):
+        yield
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
@@ -515,8 +531,13 @@ def _sides(
 
 
 def _side(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Floats]]:
-    """Each layer's trace with the vectors that leave it, the last layer's after the final norm."""
+    """Each layer's trace with the vectors that leave it, the last layer's after the final norm; none of that where
+    transformers runs the model, whose norm is its own."""
     last = len(model.spec.blocks) - 1
+    if not model.own_layers:
+        for trace in model.trace(tokens, keep=("weights",)):
+            yield trace, model.backend.numpy(trace.after)[: 0 if trace.layer == last else None]
+        return
     for trace in model.trace(tokens, keep=("weights",), idle=True):
         yield trace, model.backend.numpy(trace.after if trace.layer < last else model.finish(trace.after))
 

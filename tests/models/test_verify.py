@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tiny_checkpoints import CASES, make
+from tiny_checkpoints import CASES, Case, make
+from tiny_sizes import BARE, LLAMA, PLAIN
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.extras import install_command
@@ -44,6 +45,36 @@ def test_float32_throughout_is_as_far_as_the_reference(llama: Path, monkeypatch:
     found = verify.verify(llama, IDS)
     assert found.is_within_limits
     assert 0.5 < found.ratio < 2
+
+
+VECTORS = {"hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 61, "num_kv_shared_layers": 0}
+BY_TRANSFORMERS = {
+    "zamba2": Case(
+        "zamba2",
+        {**BARE, "num_hidden_layers": 2, "layers_block_type": ["mamba", "hybrid"], "num_mem_blocks": 1,
+         "mamba_ngroups": 1, "mamba_d_state": 8, "n_mamba_heads": 2, "mamba_expand": 2, "num_attention_heads": 6,
+         "num_key_value_heads": 6},
+    ),
+    "arcee": Case("arcee", {**PLAIN, "hidden_act": "relu2"}),
+    "gemma3n_text": Case("gemma3n_text", {**LLAMA, **VECTORS, "laurel_rank": 4, "num_hidden_layers": 2}),
+    "gemma4_text": Case(
+        "gemma4_text",
+        {**LLAMA, **VECTORS, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
+    ),
+}  # fmt: skip
+"""Families that transformers runs."""
+FIRST = {case.model_type: case for case in reversed(CASES.values())} | BY_TRANSFORMERS
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=() if name == "zamba2" else pytest.mark.thorough) for name in FIRST]
+)
+def test_every_family_is_verified(family: str, tmp_path: Path) -> None:
+    """Those that transformers runs, too: its own attention beside ours within its model."""
+    found = verify.verify(make(FIRST[family], tmp_path), IDS)
+    assert found.is_within_limits
+    assert found.worst < 1e-12
+    assert sum(bool(layer.weights) for layer in found.layers) > 0
 
 
 def test_both_sides_of_an_encoder_decoder(tmp_path: Path) -> None:

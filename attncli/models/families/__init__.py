@@ -113,7 +113,7 @@ GGUF_FAMILIES = tuple(sorted({*ARCHITECTURES.values(), *(kind for kinds in RELAT
 BY_TRANSFORMERS = {
     "gemma3n_text": message("several vectors a token between layers, shared keys"),
     "gemma4_text": message("layers share keys and have token vectors of their own"),
-    "zamba2": message("heads read the embeddings, too, and write into Mamba, not the stream"),
+    "zamba2": message("heads read the embeddings, too, and write into Mamba alone"),
 }
 """Families of today without a file here, which transformers runs, and what stands in the way."""
 
