@@ -23,6 +23,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
     document = ask("compare", *question, "--json").json

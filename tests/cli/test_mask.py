@@ -27,6 +27,7 @@ def test_an_intersection_is_drawn_beside_its_parts() -> None:
     assert "18 pairs visible" in screen
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "question",
     [

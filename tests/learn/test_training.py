@@ -150,6 +150,7 @@ def test_a_seed_gives_the_same_bits() -> None:
     assert other.moments[0].loss != first.moments[0].loss
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "rope", "alibi", "none"])
 @pytest.mark.parametrize("mlp", [False, True])
 def test_every_architecture_learns(position: str, mlp: bool) -> None:
@@ -158,6 +159,7 @@ def test_every_architecture_learns(position: str, mlp: bool) -> None:
     assert [moment.step for moment in lesson.moments][:5] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_gradients_of_the_loss_are_finite_differences(position: str, residual: bool) -> None:

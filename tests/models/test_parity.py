@@ -81,6 +81,7 @@ def pairs(model: Model, sides: tuple[ReferenceSide, ...], ids: tuple[int, ...] =
     return side_by_side(both_sides(model, ids, TARGET if len(sides) > 1 else None), sides)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", CASES)
 def test_float64(name: str, library: str, folder_of: Callable, expected: Callable) -> None:

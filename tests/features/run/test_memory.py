@@ -70,6 +70,7 @@ def test_one_layer(wanted: RunRequest, saved: bool) -> None:
     assert 0.7 < took(model, WORDS, wanted, saved=saved) < 2
 
 
+@pytest.mark.many
 @pytest.mark.usefixtures("llama", "traced")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ CASES_OF_SIDES = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "side", "kind"), CASES_OF_SIDES)
 def test_each_part_does_what_a_forward_pass_without_it_does(
     name: str, side: str, kind: str, folder_of: Callable
