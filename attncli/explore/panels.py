@@ -6,7 +6,7 @@ A pane is a block of styled lines that knows what lies under each cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -31,7 +31,7 @@ from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.features.why.document import WhyDocument
 from attncli.features.why.screen import why_sentences, why_sides
 from attncli.inputs.token import find_token
-from attncli.language import plural, say
+from attncli.language import message, plural, say
 
 NDArray = np.ndarray[Any, Any]
 SHADES = 25
@@ -396,40 +396,32 @@ def effects(
 
 
 def _effects_text(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Lines:
-    word = link_name(state, loaded_run, view).partition(" -> " if view.ascii else " → ")[0]
-    layer, head_number = head_effects.place
-    head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
-    parts = []
-    if head_effects.head is not None and head_effects.head.effects:
-        row = head_effects.head.effects[0]
-        parts.append(
-            say(
-                view,
-                "Without {head} the last vector of {word} turns by {size} (1 − cosine).",
-                head=head,
-                word=word,
-                size=number(cosine_of(row)),
-            )
-        )
-        if _baseline(row):
-            parts.append(say(view, "A random change of the same size turns it by {size}.", size=_baseline(row)))
-    if head_effects.cut_document is not None and head_effects.cut_document.effects:
-        cut_size = cosine_of(head_effects.cut_document.effects[0])
-        parts.append(
-            say(
-                view,
-                "With the link {link} alone cut in this head it turns by {size}.",
-                link=link_name(state, loaded_run, view),
-                size=number(cut_size),
-            )
-        )
+    parts = list(_effect_sentences(state, loaded_run, head_effects, view))
     if head_effects.every is not None:
-        parts = [say(view, "How far the last vector of {word} turns without each head:", word=word), *parts]
-        parts.append(say(view, "Behind the first rows: a random change of the same size."))
-        parts.append(say(view, "Heads are taken away one at a time: these numbers do not add up."))
         return remark(join_sentences(parts, view), view, style="")
-    parts.append(say(view, "e again: every head, one at a time. Esc stops."))
     return stack(remark(part, view, style="") for part in parts)
+
+
+def _effect_sentences(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Iterator[str]:
+    link = link_name(state, loaded_run, view)
+    word = link.partition(" -> " if view.ascii else " → ")[0]
+    if head_effects.every is not None:
+        yield say(view, "How far the last vector of {word} turns without each head:", word=word)
+    if head_effects.head is not None and head_effects.head.effects:
+        row, (layer, head_number) = head_effects.head.effects[0], head_effects.place
+        head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
+        turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")
+        yield say(view, turn, head=head, word=word, size=number(cosine_of(row)))
+        if _baseline(row):
+            yield say(view, "A random change of the same size turns it by {size}.", size=_baseline(row))
+    if head_effects.cut_document is not None and head_effects.cut_document.effects:
+        cut_size = number(cosine_of(head_effects.cut_document.effects[0]))
+        yield say(view, "With the link {link} alone cut in this head it turns by {size}.", link=link, size=cut_size)
+    if head_effects.every is not None:
+        yield say(view, "Behind the first rows: a random change of the same size.")
+        yield say(view, "Heads are taken away one at a time: these numbers do not add up.")
+    else:
+        yield say(view, "e again: every head, one at a time. Esc stops.")
 
 
 # Search: which heads send one word to another.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -30,26 +30,12 @@ MAPPED = 1
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
     """One line per pair of heads, for `--plain`."""
-    yield [
-        "layer_a",
-        "head_a",
-        "layer_b",
-        "head_b",
-        "max_difference",
-        "query",
-        "key",
-        "mean_difference",
-        "js",
-        "kept",
-        "output_error",
-    ]
+    names = "layer_a head_a layer_b head_b max_difference query key mean_difference js kept output_error"
+    yield [*names.split()]
     for head in document.heads:
-        most = head.max_difference
-        yield [
-            head.a.layer, head.a.head, head.b.layer, head.b.head, most.value, most.query,
-            most.key,
-            head.mean_difference, head.js, head.kept, head.output_error,
-        ]  # fmt: skip
+        a, b, most = head.a, head.b, head.max_difference
+        weights = (most.value, most.query, most.key, head.mean_difference, head.js, head.kept, head.output_error)
+        yield [a.layer, a.head, b.layer, b.head, *weights]
 
 
 def _heads(document: CompareDocument, view: View) -> Lines:
@@ -105,11 +91,8 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     more = remark(
         say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
     )
-    cost = (
-        _cost(document.heads, view)
-        if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
-        else Lines()
-    )
+    has_cost = {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
+    cost = _cost(document.heads, view) if has_cost else Lines()
     out = remark(left_out_note(document), view)
     return stack((title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost))
 
@@ -513,19 +496,16 @@ WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})
 """What makes another way to attend of the same text and weights."""
 
 
-def _output_and_cost(document: CompareDocument, view: View) -> list[str]:
+def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
     """What another way to attend does: weight kept, error of the output, pairs computed. Nothing for two texts."""
     if "text" in document.differs or not WAYS.intersection(document.differs):
-        return []
-    answer_sentences = []
+        return
     kept_shares = [head.kept for head in document.heads if head.kept is not None]
     if kept_shares and min(kept_shares) < 1:
-        answer_sentences.append(
-            say(
-                view,
-                "Of the weight in A, {share} rests on keys that B sees too.",
-                share=percent(sum(kept_shares) / len(kept_shares)),
-            )
+        yield say(
+            view,
+            "Of the weight in A, {share} rests on keys that B sees too.",
+            share=percent(sum(kept_shares) / len(kept_shares)),
         )
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
@@ -535,22 +515,15 @@ def _output_and_cost(document: CompareDocument, view: View) -> list[str]:
             else message("Output error: {error} of the size of A's output, on average over {count} heads.")
         )
         error = format_fixed(sum(errors) / len(errors), view.precision)
-        answer_sentences.append(say(view, template, count=len(errors), error=error))
+        yield say(view, template, count=len(errors), error=error)
     pairs = [head.pairs for head in document.heads if head.pairs is not None]
     a, b = sum(pair_count.a for pair_count in pairs), sum(pair_count.b for pair_count in pairs)
     if a and a == b:
-        answer_sentences.append(say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}"))
+        yield say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}")
     elif a:
-        answer_sentences.append(
-            say(
-                view,
-                "Cost: A computes {a} pairs, B {b} ({ratio} of A's).",
-                a=f"{a:,}",
-                b=f"{b:,}",
-                ratio=percent(b / a, 1),
-            )
+        yield say(
+            view, "Cost: A computes {a} pairs, B {b} ({ratio} of A's).", a=f"{a:,}", b=f"{b:,}", ratio=percent(b / a, 1)
         )
-    return answer_sentences
 
 
 COMPARE_PARTS: Parts[CompareDocument] = (

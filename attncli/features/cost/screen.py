@@ -3,7 +3,7 @@ ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from attncli.draw.screen_header import count_phrase, warning
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.cost.document import CostDocument, LayerCost, TotalCost, Variant, variant_name
-from attncli.language import contextual, plural, say, say_each
+from attncli.language import contextual, message, plural, say, say_each
 
 ROOMY = 76
 """Cells from which on large numbers are written out."""
@@ -100,42 +100,28 @@ def _variants(document: CostDocument, view: View) -> Lines:
 
 
 def cost_answer(document: CostDocument, view: View) -> Lines:
-    """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
-    and the steps of a recurrent network, which come one after the other."""
+    """The answer of an `attn.cost/1` document, as lines."""
+    return sentences(_cost_sentences(document, view), view)
+
+
+def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
+    """The n² pairs of full attention, what the cheapest variant takes of it, and the steps of a recurrent network."""
     full, *others = document.variants
-    answer_sentences = [
-        say(view, "Over one token full attention compares {pairs} pair in every head.", pairs=f"{full.pairs:,}")
-        if document.n == 1
-        else say(
-            view,
-            "Over n = {n} tokens full attention compares n² = {pairs} pairs in every head.",
-            n=f"{document.n:,}",
-            pairs=f"{full.pairs:,}",
-        )
-    ]
+    pairs = message("Over n = {n} tokens full attention compares n² = {pairs} pairs in every head.")
+    if document.n == 1:
+        pairs = message("Over one token full attention compares {pairs} pair in every head.")
+    yield say(view, pairs, n=f"{document.n:,}", pairs=f"{full.pairs:,}")
     sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
     if sparse:
         least = min(sparse, key=lambda variant: variant.multiply_adds)
-        share = percent(least.multiply_adds / full.multiply_adds, 1)
-        answer_sentences.append(
-            say(
-                view,
-                "{variant} takes {share} of its multiply-adds.",
-                variant=safe(_name(least, view), ascii=view.ascii),
-                share=share,
-            )
-        )
+        name, share = safe(_name(least, view), ascii=view.ascii), percent(least.multiply_adds / full.multiply_adds, 1)
+        yield say(view, "{variant} takes {share} of its multiply-adds.", variant=name, share=share)
     recurrent = next((variant for variant in others if variant.name == "rnn"), None)
     if recurrent is not None:
-        steps = {"steps": f"{recurrent.steps:,}", "attention": f"{full.steps:,}"}
-        answer_sentences.append(
-            say(view, "A recurrent network takes {steps} step, attention {attention}.", **steps)
-            if recurrent.steps == 1
-            else say(
-                view, "A recurrent network takes {steps} steps, one after the other, attention {attention}.", **steps
-            )
-        )
-    return sentences(answer_sentences, view)
+        steps = message("A recurrent network takes {steps} steps, one after the other, attention {attention}.")
+        if recurrent.steps == 1:
+            steps = message("A recurrent network takes {steps} step, attention {attention}.")
+        yield say(view, steps, steps=f"{recurrent.steps:,}", attention=f"{full.steps:,}")
 
 
 def _name(variant: Variant, view: View) -> str:

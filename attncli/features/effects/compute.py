@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+from msgspec import UNSET
+
 from attncli.arrays.backend import EVERY, Selection
-from attncli.errors import UsageError
+from attncli.documents.header import header, notes, token_rows
+from attncli.errors import InputError, UsageError
 from attncli.features.cross.compute import states
 from attncli.features.effects.ablation import DRAWS, Removal, ablate_document, choose_backend, refuse_foreign
 from attncli.features.effects.ablation import effects_document as effects_document
-from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument
+from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument, PatchRow, ToldHead
 from attncli.features.effects.logit_parts import logits_document
 from attncli.features.effects.measures import MeasureRequest, target_id, target_token
-from attncli.features.effects.patching import PatchRequest, patch_document
+from attncli.features.effects.patching import PatchRequest
+from attncli.features.effects.patching import patch as run_patches
 from attncli.features.effects.places import most_heads, places
 from attncli.features.effects.sweep import (
     By,
@@ -28,6 +32,7 @@ from attncli.features.effects.sweep import (
 )
 from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import listing, message
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
@@ -236,8 +241,37 @@ def patch(
     )
     predicts = patching.measure != "cosine"
     _foretell(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=predicts)
-    return patch_document(
-        model, (clean, clean_tokens), (corrupt, corrupt_tokens), patching, memory=memory, progress=progress
+    ids = [[token.id for token in text_tokens] for text_tokens in (clean_tokens, corrupt_tokens)]
+    if ids[0] == ids[1] and clean != corrupt and any(token.unknown for token in clean_tokens):
+        raise InputError(
+            "the two texts are the same to this model: they differ in words that it does not know",
+            expected="texts that differ in words which the model knows",
+        )
+    result = run_patches(model, clean_tokens, corrupt_tokens, patching, memory=memory, progress=progress)
+    return PatchDocument(
+        **header(model, clean, clean_tokens, computing=result.backend),
+        clean=clean,
+        corrupt=corrupt,
+        corrupt_tokens=token_rows(corrupt_tokens),
+        places=list(patching.positions),
+        query=list(patching.query),
+        measure=patching.measure,
+        target=None if patching.target is None else target_token(model, patching.target),
+        versus=None if patching.versus is None else target_token(model, patching.versus),
+        into=[ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side) for receiver in patching.into]
+        or UNSET,
+        m_clean=result.clean,
+        m_corrupt=result.corrupt,
+        effects=[
+            PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
+            for place, share in sorted(result.recovered_shares, key=lambda item: -item[1])
+        ],
+        warnings=[
+            *notes(model, clean, ()),  # nothing of the words: that is told of both texts
+            *unknown_notes_of_two(
+                (message("clean text"), clean, clean_tokens), (message("corrupt text"), corrupt, corrupt_tokens)
+            ),
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""Which heads carry the difference between two texts, and the document of `attn patch` that says so."""
+"""Activation patching: which heads carry the difference between two texts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
-from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
-from attncli.features.effects.document import PatchDocument, PatchRow, ToldHead
 from attncli.features.effects.measures import (
     Reader,
     Readings,
@@ -22,12 +20,10 @@ from attncli.features.effects.measures import (
     portions,
     refuse_overflow,
     target_id,
-    target_token,
 )
 from attncli.features.effects.places import HeadAddress, measured_at, places
 from attncli.features.effects.sweep import SweepPlan, SweepText, mixed_of, plan_branches, put_values, same_length, sweep
 from attncli.inputs.token import Token
-from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
@@ -37,52 +33,6 @@ from attncli.mechanism.spec import Attention, Disentangled, HeadSelection, Relat
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import cache_weights, finish
-
-
-def patch_document(
-    model: Model,
-    clean: tuple[str, Sequence[Token]],
-    corrupt: tuple[str, Sequence[Token]],
-    patching: PatchRequest,
-    *,
-    memory: int | None = None,
-    progress: Callable[[float], None] = lambda share: None,
-) -> PatchDocument:
-    """Patch every head and return the `attn.patch/1` document. clean, corrupt: text and tokens. Errors: as `patch`, and
-    InputError for texts that differ in nothing but words which the model does not know."""
-    same = [token.id for token in clean[1]] == [token.id for token in corrupt[1]]
-    if same and clean[0] != corrupt[0] and any(token.unknown for token in clean[1]):
-        raise InputError(
-            "the two texts are the same to this model: they differ in words that it does not know",
-            expected="texts that differ in words which the model knows",
-        )
-    result = patch(model, clean[1], corrupt[1], patching, memory=memory, progress=progress)
-    return PatchDocument(
-        **header(model, clean[0], clean[1], computing=result.backend),
-        clean=clean[0],
-        corrupt=corrupt[0],
-        corrupt_tokens=token_rows(corrupt[1]),
-        places=list(patching.positions),
-        query=list(patching.query),
-        measure=patching.measure,
-        target=None if patching.target is None else target_token(model, patching.target),
-        versus=None if patching.versus is None else target_token(model, patching.versus),
-        into=[ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side) for receiver in patching.into]
-        or UNSET,
-        m_clean=result.clean,
-        m_corrupt=result.corrupt,
-        effects=[
-            PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
-            for place, share in sorted(result.recovered_shares, key=lambda item: -item[1])
-        ],
-        warnings=[
-            *notes(model, clean[0], ()),  # nothing of the words: that is told of both texts
-            *unknown_notes_of_two((message("clean text"), *clean), (message("corrupt text"), *corrupt)),
-        ],
-    )
-
-
-# Activation patching: which heads carry the difference between two texts.
 
 PatchMeasure = Literal["logit difference", "log probability", "cosine"]
 LEAST = 1e-6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, assert_never, get_args
 
@@ -188,62 +188,52 @@ def _head_name(head: WhichHead) -> str:
     return f"L{head.layer} H{head.head}"
 
 
-def across_sentences(document: HeadsDocument, view: View) -> list[str]:
+def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """What rollout, flow, similarity and circuits say in one sentence each, of those that the document has."""
-    said: list[str] = []
     if document.rollout:
         means = as_matrix(document.rollout.weights).mean(axis=0)
         source = int(means.argmax())
-        said.append(
-            say(
-                view,
-                "Rolled out through all layers, positions take the largest share from {token}: {share} on average; "
-                "{even} with uniform attention.",
-                token=quoted_token(document.tokens, source, view),
-                share=percent(float(means[source])),
-                even=percent(float(as_matrix(document.rollout.uniform)[:, source].mean())),
-            )
+        yield say(
+            view,
+            "Rolled out through all layers, positions take the largest share from {token}: {share} on average; "
+            "{even} with uniform attention.",
+            token=quoted_token(document.tokens, source, view),
+            share=percent(float(means[source])),
+            even=percent(float(as_matrix(document.rollout.uniform)[:, source].mean())),
         )
     if document.flow:
         means = as_matrix(document.flow.weights).mean(axis=0)
         source = int(means.argmax())
-        said.append(
-            say(
-                view,
-                "By maximum flow, positions take the largest share from {token}: {share} on average.",
-                token=quoted_token(document.tokens, source, view),
-                share=percent(float(means[source])),
-            )
+        yield say(
+            view,
+            "By maximum flow, positions take the largest share from {token}: {share} on average.",
+            token=quoted_token(document.tokens, source, view),
+            share=percent(float(means[source])),
         )
     if document.similarity and document.similarity.tree:
         first = document.similarity.tree[0]
         a, b = (document.similarity.heads[row] for row in (first.a, first.b))
-        said.append(
-            say(
-                view,
-                "Most alike are layer {layer_a} head {head_a} and layer {layer_b} head {head_b}: {distance} apart, of "
-                "at most 1.",
-                layer_a=a.layer,
-                head_a=a.head,
-                layer_b=b.layer,
-                head_b=b.head,
-                distance=f"{first.height:.2f}",
-            )
+        yield say(
+            view,
+            "Most alike are layer {layer_a} head {head_a} and layer {layer_b} head {head_b}: {distance} apart, of "
+            "at most 1.",
+            layer_a=a.layer,
+            head_a=a.head,
+            layer_b=b.layer,
+            head_b=b.head,
+            distance=f"{first.height:.2f}",
         )
     for pair in document.circuits.compositions[:1] if document.circuits else ():
         if pair.strength is None:
-            break
-        said += [
-            say(
-                view,
-                "Of all pairs layer {layer} head {head} reads layer {layer_before} head {head_before} most, through "
-                "its {way}: {strength}.",
-                layer=pair.after.layer,
-                head=pair.after.head,
-                layer_before=pair.before.layer,
-                head_before=pair.before.head,
-                way=pair.way.upper(),
-                strength=f"{pair.strength:.2f}",
-            )
-        ]
-    return said
+            return
+        yield say(
+            view,
+            "Of all pairs layer {layer} head {head} reads layer {layer_before} head {head_before} most, through "
+            "its {way}: {strength}.",
+            layer=pair.after.layer,
+            head=pair.after.head,
+            layer_before=pair.before.layer,
+            head_before=pair.before.head,
+            way=pair.way.upper(),
+            strength=f"{pair.strength:.2f}",
+        )

@@ -559,9 +559,8 @@ def _resting(document: HeadsDocument, view: View) -> list[str]:
     ]
 
 
-def _positional(document: HeadsDocument, view: View) -> list[str]:
+def _positional(document: HeadsDocument, view: View) -> Iterator[str]:
     """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
-    answer_sentences = []
     for name, template in (
         ("previous", message("Layer {layer} head {head} looks at the previous word ({value}).")),
         ("next", message("Layer {layer} head {head} looks at the next word ({value}).")),
@@ -571,8 +570,7 @@ def _positional(document: HeadsDocument, view: View) -> list[str]:
         if values and max(value for value, _ in values) > HALF:
             value, head = max(values, key=lambda pair: pair[0])
             number = format_number(value, view)
-            answer_sentences.append(say(view, template, layer=head.layer, head=head.head, value=number))
-    return answer_sentences
+            yield say(view, template, layer=head.layer, head=head.head, value=number)
 
 
 def _metric(head: HeadMetrics, name: str) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts
-from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
-from attncli.language import contextual, plural, say, say_each
+from attncli.features.mask.document import MaskDocument, MaskPart
+from attncli.language import contextual, message, plural, say, say_each
 
+AXES = message("rows: queries i, columns: keys j, both from 0")
 NUMBERED = 16
 """Positions up to which a bias is printed as numbers."""
 
@@ -45,11 +47,7 @@ def _title(document: MaskDocument, view: View) -> Lines:
         else say(view, plural("visible keys, {count} position", "visible keys, {count} positions", count=document.n))
     )
     specs = [part.spec for part in document.masks]
-    return (
-        heading(title, "" if document.gallery else "rows: queries i, columns: keys j, both from 0", view)
-        if specs
-        else Lines()
-    )
+    return heading(title, "" if document.gallery else AXES, view) if specs else Lines()
 
 
 def _meaning(part: MaskPart, view: View) -> str:
@@ -64,34 +62,20 @@ def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
 
 def _facts(part: MaskPart, view: View) -> Lines:
     """Pairs, share, keys per query, rows that see nothing."""
-    keys = part.keys_per_query
-    facts = [
-        say(
-            view,
-            plural(
-                "{count:,} pair visible, {share}",
-                "{count:,} pairs visible, {share}",
-                count=part.pairs,
-                share=percent(part.share, 1),
-            ),
-        ),
-        say(
-            view,
-            "keys per query: least {least}, mean {mean}, most {most}",
-            least=keys.least,
-            mean=f"{keys.mean:.{view.precision}f}",
-            most=keys.most,
-        ),
-    ]
-    facts += (
-        [say(view, "queries that see nothing: {queries}", queries=_list_positions(part.empty_rows))]
-        if part.empty_rows
-        else []
-    )
-    facts += (
-        [say(view, "keys that nobody sees: {keys}", keys=_list_positions(part.unseen_keys))] if part.unseen_keys else []
-    )
-    return remark(" · ".join(facts), view)
+    return remark(" · ".join(_fact_texts(part, view)), view)
+
+
+def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
+    keys, share = part.keys_per_query, percent(part.share, 1)
+    pairs = plural("{count:,} pair visible, {share}", "{count:,} pairs visible, {share}", count=part.pairs, share=share)
+    yield say(view, pairs)
+    mean = f"{keys.mean:.{view.precision}f}"
+    per_query = message("keys per query: least {least}, mean {mean}, most {most}")
+    yield say(view, per_query, least=keys.least, mean=mean, most=keys.most)
+    if part.empty_rows:
+        yield say(view, "queries that see nothing: {queries}", queries=_list_positions(part.empty_rows))
+    if part.unseen_keys:
+        yield say(view, "keys that nobody sees: {keys}", keys=_list_positions(part.unseen_keys))
 
 
 def _example(part: MaskPart, view: View) -> str:
@@ -114,19 +98,24 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
         wide = min(view.width, 2 * size + (3 if names else 0))
         picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
-        pooled = remark(
-            say(
-                view,
-                "pooled: each cell stands for {block} × {block} pairs and shows the share that is visible",
-                block=block,
-            )
-            if block > 1
-            else "",
+        pooled = say(
             view,
+            "pooled: each cell stands for {block} × {block} pairs and shows the share that is visible",
+            block=block,
         )
         meaning = remark(_meaning(part, view) + say(view, "."), view, style="")
         name = title + say(view, ": ") + part.spec if title else part.spec
-        blocks.append(stack((heading(name, "", view), meaning, _facts(part, view), picture, pooled)))
+        blocks.append(
+            stack(
+                (
+                    heading(name, "", view),
+                    meaning,
+                    _facts(part, view),
+                    picture,
+                    remark(pooled if block > 1 else "", view),
+                )
+            )
+        )
     return stack_spaced(blocks)
 
 
@@ -166,7 +155,10 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
     )
 
 
-def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
+def _counts(document: MaskDocument, view: View) -> Lines:
+    """A row for each of several masks, and for all together."""
+    if document.gallery or document.combined is None:
+        return Lines()
     rows = [
         [
             part.spec,
@@ -177,21 +169,18 @@ def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
             str(part.keys_per_query.most),
             str(len(part.empty_rows)),
         ]
-        for part in parts
+        for part in (*document.masks, document.combined)
     ]
     columns = say_each(view, "mask", "pairs", contextual("column", "share"), "least keys", "mean", "most", "empty rows")
-    return table(
-        columns,
-        rows,
-        view,
-        align=["left", *["right"] * 6],
-        title="counts",
-        note=plural("of {count:,} pair", "of {count:,} pairs", count=n * n),
-    )
+    note = plural("of {count:,} pair", "of {count:,} pairs", count=document.n**2)
+    return table(columns, rows, view, align=["left", *["right"] * 6], title="counts", note=note)
 
 
-def _bias(bias: BiasPart, view: View) -> Lines:
+def _bias(document: MaskDocument, view: View) -> Lines:
     """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
+    bias = document.bias
+    if bias is None:
+        return Lines()
     title = say(view, "score bias {bias}, head {head} of {heads}", bias=bias.name, head=bias.head, heads=bias.heads)
     note = (
         say(view, "−m·(i − j) with m = {slope}, added before the mask", slope=brief(bias.slope))
@@ -219,53 +208,27 @@ def _bias(bias: BiasPart, view: View) -> Lines:
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
-            blocks.append(
-                matrix(
-                    after,
-                    None,
-                    None,
-                    close,
-                    mark_max=False,
-                    title="after the mask",
-                    note="rows: queries i, columns: keys j, both from 0",
-                )
-            )
-        maps = [Map(say(view, "before the mask"), before), Map(say(view, "after the mask"), after)]
+            blocks.append(matrix(after, None, None, close, mark_max=False, title="after the mask", note=AXES))
+        maps = [Map("before the mask", before), Map("after the mask", after)]
         blocks.append(side_by_side(maps, view))
     if bias.weights_before is not None and bias.weights_after is not None:
-        maps = [
-            Map(say(view, "weights, no mask"), bias.weights_before),
-            Map(say(view, "weights, masked"), bias.weights_after),
-        ]
-        blocks.append(
-            stack(
-                (
-                    remark("What bias and mask do alone: the weights where all queries and keys are alike.", view),
-                    side_by_side(maps, view),
-                )
-            )
-        )
+        maps = [Map("weights, no mask", bias.weights_before), Map("weights, masked", bias.weights_after)]
+        alone = remark("What bias and mask do alone: the weights where all queries and keys are alike.", view)
+        blocks.append(stack((alone, side_by_side(maps, view))))
     return stack_spaced(blocks)
 
 
-def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
+def _layers(document: MaskDocument, view: View) -> Lines:
     """Which layers have which mask and positions; runs of equal layers on one line."""
-    rows: list[list[str]] = []
-    first = 0
-    for index, layer in enumerate(layers):
-        last = index + 1 == len(layers) or any(
-            getattr(layers[index + 1], name) != getattr(layer, name) for name in ("mask", "position")
-        )
-        if last:
-            rows.append(
-                [
-                    str(first) if first == index else spell(f"{first}–{index}", ascii=view.ascii),
-                    layer.mask,
-                    layer.position,
-                ]
-            )
-            first = index + 1
-    return table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
+    rows, layers = [], document.layers or ()
+    for (mask, position), run in groupby(enumerate(layers), key=lambda item: (item[1].mask, item[1].position)):
+        first, *rest = [place for place, _ in run]
+        rows.append([spell(f"{first}–{rest[-1]}", ascii=view.ascii) if rest else str(first), mask, position])
+    return (
+        Lines()
+        if len(layers) < 2
+        else table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
+    )
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
@@ -277,45 +240,28 @@ MOST_NAMES = 5
 def mask_answer(document: MaskDocument, view: View) -> Lines:
     """The answer of an `attn.mask/1` document: what each mask shows, and what is left of all together; nothing for the
     gallery."""
-    if document.gallery or not document.masks:
-        return Lines()
-    combined, count = document.combined, f"{document.n**2:,}"
-    answer_sentences = []
+    return Lines() if document.gallery or not document.masks else sentences(_mask_sentences(document, view), view)
+
+
+def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
+    combined, total = document.combined, f"{document.n**2:,}"
+
+    def counts(part: MaskPart) -> dict[str, str]:
+        return {"pairs": f"{part.pairs:,}", "total": total, "share": percent(part.share, 1)}
+
     for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
         spec = safe(part.spec, ascii=view.ascii)
-        answer_sentences.append(
-            say(
-                view,
-                "{mask} shows {pairs} of {total} pairs, {share}.",
-                mask=spec,
-                pairs=f"{part.pairs:,}",
-                total=count,
-                share=percent(part.share, 1),
-            )
-        )
+        yield say(view, "{mask} shows {pairs} of {total} pairs, {share}.", mask=spec, **counts(part))
     if combined is not None:
-        answer_sentences.append(
-            say(
-                view,
-                "Together they show {pairs} of {total} pairs, {share}.",
-                pairs=f"{combined.pairs:,}",
-                total=count,
-                share=percent(combined.share, 1),
-            )
-        )
+        yield say(view, "Together they show {pairs} of {total} pairs, {share}.", **counts(combined))
         # what all show together lies within each, so that as many pairs are the same pairs
-        same = next((part for part in document.masks if part.pairs == combined.pairs), None)
-        answer_sentences += (
-            [say(view, "That is what {mask} shows alone.", mask=safe(same.spec, ascii=view.ascii))] if same else []
-        )
+        if same := next((part for part in document.masks if part.pairs == combined.pairs), None):
+            yield say(view, "That is what {mask} shows alone.", mask=safe(same.spec, ascii=view.ascii))
     empty = (combined or document.masks[0]).empty_rows
     if len(empty) == 1:
-        answer_sentences.append(say(view, "{count} query sees nothing: its weights and its output are 0.", count=1))
+        yield say(view, "{count} query sees nothing: its weights and its output are 0.", count=1)
     elif empty:
-        answer_sentences.append(
-            say(view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty))
-        )
-    return sentences(answer_sentences, view)
+        yield say(view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty))
 
 
 def _masks(document: MaskDocument, view: View) -> Lines:
@@ -330,26 +276,11 @@ def _combined(document: MaskDocument, view: View) -> Lines:
     return _draw_masks([document.combined], view, title=say(view, "all together"))
 
 
-def _counts_part(document: MaskDocument, view: View) -> Lines:
-    if document.gallery or document.combined is None:
-        return Lines()
-    return _counts([*document.masks, document.combined], document.n, view)
-
-
-def _bias_part(document: MaskDocument, view: View) -> Lines:
-    return Lines() if document.bias is None else _bias(document.bias, view)
-
-
-def _layers_part(document: MaskDocument, view: View) -> Lines:
-    layers = document.layers or ()
-    return _layers(layers, view) if len(layers) > 1 else Lines()
-
-
 MASK_PARTS: Parts[MaskDocument] = (
     ScreenPart("masks", _masks),
     ScreenPart("combined", _combined),
-    ScreenPart("counts", _counts_part),
-    ScreenPart("bias", _bias_part),
-    ScreenPart("layers", _layers_part),
+    ScreenPart("counts", _counts),
+    ScreenPart("bias", _bias),
+    ScreenPart("layers", _layers),
     ScreenPart("answer", mask_answer),
 )

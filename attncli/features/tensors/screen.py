@@ -125,15 +125,13 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     ]
     run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
     run_facts += [mask_and_position(attention.mask, "none", view)[0]]
-    run_facts += (
-        [message("soft-cap {softcap}", softcap=brief(attention.softcap))] if attention.softcap is not None else []
-    )
-    backend_text = f"{attention.backend} {attention.dtype}"
+    if attention.softcap is not None:
+        run_facts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
     sizes = [
         f"d_k {model.d_k}",
         f"d_v {model.d_v}",
         message("scale {scale}", scale=brief(attention.scale)),
-        backend_text,
+        f"{attention.backend} {attention.dtype}",
     ]
     name = message("captured tensors {name}", name=safe(document.file, ascii=view.ascii))
     title = cut(localize(name, view), view.width, ascii=view.ascii)
@@ -181,10 +179,10 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
     return sentences(tensors_sentences(document, view), view)
 
 
-def tensors_sentences(document: TensorsDocument, view: View) -> list[str]:
+def tensors_sentences(document: TensorsDocument, view: View) -> Iterator[str]:
     """The strongest link, by positions; of a query that sees several keys where there is one."""
     if not document.links:
-        return []
+        return
     link = _link_of_choice(document)
     several = document.model.heads > 1
     template = (
@@ -198,23 +196,17 @@ def tensors_sentences(document: TensorsDocument, view: View) -> list[str]:
             "batch {batch} head {head}."
         )
     batch = [entry.index for entry in document.batch].index(link.index)
-    answer_sentences = [
-        say(
-            view,
-            template,
-            query=link.query,
-            key=claim(str(link.key), view, layer=batch, head=link.head, query=link.query, key=link.key),
-            share=percent(link.weight),
-            head=link.head,
-            batch=listing(map(str, link.index)),
-        )
-    ]
-    answer_sentences += (
-        [say(view, "Queries that see a single key are not counted: all of their weight is there.")]
-        if link.weight < document.links[0].weight
-        else []
+    yield say(
+        view,
+        template,
+        query=link.query,
+        key=claim(str(link.key), view, layer=batch, head=link.head, query=link.query, key=link.key),
+        share=percent(link.weight),
+        head=link.head,
+        batch=listing(map(str, link.index)),
     )
-    return answer_sentences
+    if link.weight < document.links[0].weight:
+        yield say(view, "Queries that see a single key are not counted: all of their weight is there.")
 
 
 def _link_of_choice(document: TensorsDocument) -> CapturedLink:

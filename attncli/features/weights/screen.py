@@ -11,7 +11,7 @@ from attncli.draw.screen_header import count_phrase, fact, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.language import message, plural, say, term
+from attncli.language import message, plural, term
 
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
@@ -47,12 +47,8 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
     body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
     if len(tensors_shown) < len(tensors):
-        body = stack(
-            (
-                body,
-                remark(message("{tensors:,} more (--plain, --json)", tensors=len(tensors) - len(tensors_shown)), view),
-            )
-        )
+        more = message("{tensors:,} more (--plain, --json)", tensors=len(tensors) - len(tensors_shown))
+        body = stack((body, remark(more, view)))
     return fit_to_view(stack_spaced((top, body, weights_answer(document, view))), view)
 
 
@@ -114,31 +110,15 @@ def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
 
 def weights_answer(document: WeightsDocument, view: View) -> Lines:
     """The answer of an `attn.weights/1` document: what attention the file is read as."""
-    sizes = document.sizes
-    if sizes is not None:
-        return sentences(
-            [
-                say(
-                    view,
-                    plural(
-                        "attn reads this file as one layer of attention: {count} head over vectors of {width} numbers.",
-                        "attn reads this file as one layer of attention: {count} heads over vectors of "
-                        "{width} numbers.",
-                        count=sizes.heads,
-                        width=sizes.d_model,
-                    ),
-                )
-            ],
-            view,
+    if document.sizes is not None:
+        answer: str = plural(
+            "attn reads this file as one layer of attention: {count} head over vectors of {width} numbers.",
+            "attn reads this file as one layer of attention: {count} heads over vectors of {width} numbers.",
+            count=document.sizes.heads,
+            width=document.sizes.d_model,
         )
-    return sentences(
-        [
-            say(
-                view,
-                "attn finds no attention that it knows in this file."
-                if document.layout is None
-                else "The file holds the stages of a run, and no weights.",
-            )
-        ],
-        view,
-    )
+    elif document.layout is None:
+        answer = message("attn finds no attention that it knows in this file.")
+    else:
+        answer = message("The file holds the stages of a run, and no weights.")
+    return sentences([answer], view)
