@@ -550,6 +550,13 @@ ShapeRows = Annotated[
 ]
 
 
+class PlacedHead(Part, frozen=True, kw_only=True):
+    """A head by its layer and its number in it, for parts that say something of one."""
+
+    layer: Count
+    head: Count
+
+
 class TopLink(Part, frozen=True, kw_only=True):
     """A head's link from a query to a key."""
 
@@ -558,11 +565,9 @@ class TopLink(Part, frozen=True, kw_only=True):
     weight: Weight
 
 
-class LinkRow(Part, frozen=True, kw_only=True):
+class LinkRow(PlacedHead, frozen=True, kw_only=True):
     """A link with its layer and head."""
 
-    layer: Count
-    head: Count
     query: Annotated[Count, index_of("query token")]
     key: Annotated[Count, index_of("key token")]
     weight: Weight
@@ -571,11 +576,9 @@ class LinkRow(Part, frozen=True, kw_only=True):
 LinkRows = Annotated[list[LinkRow], describe("The strongest links, strongest first.")]
 
 
-class EmptyRow(Part, frozen=True, kw_only=True):
+class EmptyRow(PlacedHead, frozen=True, kw_only=True):
     """A query that sees nothing in one head."""
 
-    layer: Count
-    head: Count
     query: Annotated[Count, index_of("query token")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.documents import Count, Document, Part, Size, describe
+from attncli.documents import Count, Document, Part, PlacedHead, Size, describe
 from attncli.language import message
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -206,8 +206,7 @@ class FrequentLink(Part, frozen=True, kw_only=True):
     most: Annotated[Count, describe("The most that they can be: more only where a shard let the pair go.")]
     texts: Annotated[Count, describe("Texts with one at least.")]
     share_ci95: Annotated[
-        Interval | None,
-        describe("Wilson's 95% interval of the share of texts with one, or of documents."),
+        Interval | None, describe("Wilson's 95% interval of the share of texts with one, or of documents.")
     ]
     chance: Annotated[
         float,
@@ -258,11 +257,9 @@ class ScanWhy(Part, frozen=True, kw_only=True):
     parts: Annotated[list[ScanWhyPart], describe("In the order of the model.")]
 
 
-class AlikeHead(Part, frozen=True, kw_only=True):
+class AlikeHead(PlacedHead, frozen=True, kw_only=True):
     """A head that is like another."""
 
-    layer: Count
-    head: Count
     value: Annotated[float, describe("A distance, or what two subspaces have in common.")]
     ci95: Annotated[Interval | None, describe("Over texts; null of fewer than 30.")]
 
@@ -279,11 +276,9 @@ class AlikeHeads(Part, frozen=True, kw_only=True):
     chance: Annotated[float | None, describe("That of random subspaces; null where a head's weights are not known.")]
 
 
-class ScanHead(Part, frozen=True, kw_only=True):
+class ScanHead(PlacedHead, frozen=True, kw_only=True):
     """One head over the corpus."""
 
-    layer: Count
-    head: Count
     metrics: dict[str, ScanMetric]
     labels: list[ScanLabel]
     effect: ScanEffect | UnsetType = UNSET
@@ -343,11 +338,9 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
 # `attn.scan_compare/1`: how two scans differ, head by head.
 
 
-class ScanDifference(Part, frozen=True, kw_only=True):
+class ScanDifference(PlacedHead, frozen=True, kw_only=True):
     """One metric of one head in both scans; differences are a − b."""
 
-    layer: Count
-    head: Count
     metric: str
     a: Annotated[float, describe("Mean over texts, each stratum weighted as in both scans together.")]
     b: float

@@ -15,6 +15,7 @@ from attncli.documents import (
     ModelPart,
     Numbers,
     Part,
+    PlacedHead,
     Share,
     TokenRow,
     axes,
@@ -34,11 +35,8 @@ class CompareSide(Part, frozen=True, kw_only=True):
     attention: AttentionPart
 
 
-class HeadPlace(Part, frozen=True, kw_only=True):
+class HeadPlace(PlacedHead, frozen=True, kw_only=True):
     """A head by its place."""
-
-    layer: Count
-    head: Count
 
 
 class SignedDifference(Part, frozen=True, kw_only=True):
@@ -132,11 +130,9 @@ class CompareSummary(Part, frozen=True, kw_only=True):
     js: float | None
 
 
-class MovedWeight(Part, frozen=True, kw_only=True):
+class MovedWeight(PlacedHead, frozen=True, kw_only=True):
     """A weight that differs; layer and head are A's, query and key positions in A."""
 
-    layer: Count
-    head: Count
     query: Annotated[Count, index_of("token of A")]
     key: Annotated[Count, index_of("token of A")]
     a: float

@@ -30,8 +30,10 @@ MAPPED = 1
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
     """One line per pair of heads, for `--plain`."""
-    names = "layer_a head_a layer_b head_b max_difference query key mean_difference js kept output_error"
-    yield [*names.split()]
+    yield [
+        "layer_a", "head_a", "layer_b", "head_b", "max_difference", "query", "key", "mean_difference", "js", "kept",
+        "output_error",
+    ]  # fmt: skip
     for head in document.heads:
         a, b, most = head.a, head.b, head.max_difference
         weights = (most.value, most.query, most.key, head.mean_difference, head.js, head.kept, head.output_error)

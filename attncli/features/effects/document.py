@@ -14,6 +14,7 @@ from attncli.documents import (
     Header,
     ModelPart,
     Part,
+    PlacedHead,
     Size,
     TokenRow,
     Weight,
@@ -28,6 +29,14 @@ AttentionKind = Annotated[
     Literal["self", "cross"],
     describe("Whether the head looks at the text itself, or at the text that a decoder reads."),
 ]
+
+
+class AttentionHead(Part, frozen=True, kw_only=True):
+    """A head of either attention by its place, for parts that say something of one."""
+
+    attention: AttentionKind
+    layer: Count
+    head: Count
 
 
 Measure = Literal["vector", "logprob", "kl"]
@@ -138,12 +147,9 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
         return interval or None
 
 
-class MeanEffect(Part, frozen=True, kw_only=True):
+class MeanEffect(AttentionHead, frozen=True, kw_only=True):
     """What one head's removal changes, over texts."""
 
-    attention: AttentionKind
-    layer: Count
-    head: Count
     measures: MeanMeasures
 
 
@@ -190,12 +196,9 @@ class DifferenceSide(Part, frozen=True, kw_only=True):
     model: str | None
 
 
-class DifferentHead(Part, frozen=True, kw_only=True):
+class DifferentHead(AttentionHead, frozen=True, kw_only=True):
     """One head on both sides."""
 
-    attention: AttentionKind
-    layer: Count
-    head: Count
     a: float
     b: float
     difference: Annotated[float, describe("B − A.")]
@@ -223,12 +226,9 @@ class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only
 # `attn.ablate/1`: what changes when a head, or a link, is taken away.
 
 
-class EffectRow(Part, frozen=True, kw_only=True):
+class EffectRow(AttentionHead, frozen=True, kw_only=True):
     """What one head's removal changes."""
 
-    attention: AttentionKind
-    layer: Count
-    head: Count
     vector: VectorChange | UnsetType = UNSET
     logprob: float | UnsetType | None = UNSET
     kl: float | UnsetType | None = UNSET
@@ -405,20 +405,15 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
 # `attn.patch/1`: which heads carry the difference between two texts.
 
 
-class PatchRow(Part, frozen=True, kw_only=True):
+class PatchRow(AttentionHead, frozen=True, kw_only=True):
     """How much of the clean text's answer one head brings back."""
 
-    attention: AttentionKind
-    layer: Count
-    head: Count
     recovered: Annotated[float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")]
 
 
-class ToldHead(Part, frozen=True, kw_only=True):
+class ToldHead(PlacedHead, frozen=True, kw_only=True):
     """A head that is told what earlier heads make of the clean text, by its queries, keys or values."""
 
-    layer: Count
-    head: Count
     side: Literal["q", "k", "v"]
 
 

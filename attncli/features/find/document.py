@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.documents import Count, Header, Part, RegionRow, Size, Weight, describe, index_of
+from attncli.documents import Count, Header, Part, PlacedHead, RegionRow, Size, Weight, describe, index_of
 from attncli.language import message
 
 
@@ -23,11 +23,9 @@ class Reverse(Part, frozen=True, kw_only=True):
     ]
 
 
-class FoundHead(Part, frozen=True, kw_only=True):
+class FoundHead(PlacedHead, frozen=True, kw_only=True):
     """What one head sends from the query to the key."""
 
-    layer: Count
-    head: Count
     weight: Annotated[Weight, describe("From the query to the key.")]
     rank: Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
     visible: Annotated[Count, describe("Keys that this query may see.")]

@@ -16,6 +16,7 @@ from attncli.documents import (
     Header,
     Numbers,
     Part,
+    PlacedHead,
     RegionRow,
     Regions,
     TokenRow,
@@ -51,11 +52,9 @@ class TopKey(Part, frozen=True, kw_only=True):
     weight: Weight
 
 
-class StepHead(Part, frozen=True, kw_only=True):
+class StepHead(PlacedHead, frozen=True, kw_only=True):
     """Where one head looks while a token is chosen."""
 
-    layer: Count
-    head: Count
     context: Context
     generated: Generated
     lookback: Lookback

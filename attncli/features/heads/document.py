@@ -15,6 +15,7 @@ from attncli.documents import (
     LeftOut,
     Numbers,
     Part,
+    PlacedHead,
     Regions,
     Resources,
     Size,
@@ -76,11 +77,9 @@ class MovedMetrics(Part, frozen=True, kw_only=True):
     top_link: TopLink | None
 
 
-class HeadMetrics(Part, frozen=True, kw_only=True):
+class HeadMetrics(PlacedHead, frozen=True, kw_only=True):
     """One head with its metrics, strongest link and labels."""
 
-    layer: Count
-    head: Count
     metrics: Metrics
     baseline: (
         Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
@@ -144,11 +143,8 @@ class Order(Part, frozen=True, kw_only=True):
     rising: bool
 
 
-class WhichHead(Part, frozen=True, kw_only=True):
+class WhichHead(PlacedHead, frozen=True, kw_only=True):
     """A head by its place."""
-
-    layer: Count
-    head: Count
 
 
 class Rollout(Part, frozen=True, kw_only=True):
@@ -198,11 +194,9 @@ class Similarity(Part, frozen=True, kw_only=True):
             yield "order", message("these are not the leaves of the tree in their order")
 
 
-class CircuitHead(Part, frozen=True, kw_only=True):
+class CircuitHead(PlacedHead, frozen=True, kw_only=True):
     """What the weights of a head do by themselves."""
 
-    layer: Count
-    head: Count
     copying: Annotated[float | None, describe("Re Σλ / Σ|λ| of W_OV, −1 to 1.")]
     qk_norm: Annotated[float, describe("‖W_QK‖, scale included.")]
     ov_norm: Annotated[float, describe("‖W_OV‖.")]
@@ -295,11 +289,9 @@ class Direction(Part, frozen=True, kw_only=True):
     ]
 
 
-class HeadDirections(Part, frozen=True, kw_only=True):
+class HeadDirections(PlacedHead, frozen=True, kw_only=True):
     """The strongest directions of one head."""
 
-    layer: Count
-    head: Count
     directions: list[Direction]
 
 

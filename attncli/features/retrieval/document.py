@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Count, Document, ModelPart, Part, Share, Size, describe
+from attncli.documents import Count, Document, ModelPart, Part, PlacedHead, Share, Size, describe
 
 
 class FetchScore(Part, frozen=True, kw_only=True):
@@ -18,11 +18,9 @@ class FetchScore(Part, frozen=True, kw_only=True):
     chance: Annotated[float, describe("The same score of as many other tokens of the haystack.")]
 
 
-class FetchingHead(Part, frozen=True, kw_only=True):
+class FetchingHead(PlacedHead, frozen=True, kw_only=True):
     """One head."""
 
-    layer: Count
-    head: Count
     literal: Annotated[
         FetchScore,
         describe(

@@ -15,6 +15,7 @@ from attncli.documents import (
     LinkRows,
     Numbers,
     Part,
+    PlacedHead,
     Regions,
     Resources,
     ShapeRows,
@@ -74,37 +75,29 @@ class RunLayer(Part, frozen=True, kw_only=True):
     )
 
 
-class StrongestLink(Part, frozen=True, kw_only=True):
+class StrongestLink(PlacedHead, frozen=True, kw_only=True):
     """The strongest link of a head, null where it has none."""
 
-    layer: Count
-    head: Count
     link: TopLink | None
 
 
-class PooledMap(Part, frozen=True, kw_only=True):
+class PooledMap(PlacedHead, frozen=True, kw_only=True):
     """The weights of a head in cells of pool × pool, each cell the largest."""
 
-    layer: Count
-    head: Count
     pool: Size
     weights: Annotated[Numbers, axes("", "")]
 
 
-class HeadRegions(Part, frozen=True, kw_only=True):
+class HeadRegions(PlacedHead, frozen=True, kw_only=True):
     """What one head does with the regions."""
 
-    layer: Count
-    head: Count
     share: Annotated[Numbers, axes("region", meaning="of what the query looks at, the part in each region.")]
     even: Annotated[Numbers, axes("region", meaning="the part that even attention to all it sees would give.")]
 
 
-class RegionLink(Part, frozen=True, kw_only=True):
+class RegionLink(PlacedHead, frozen=True, kw_only=True):
     """What one region's tokens give another region in one head."""
 
-    layer: Count
-    head: Count
     query: Annotated[Count, index_of("region", "The region that looks.")]
     key: Annotated[Count, index_of("region", "The region that is looked at.")]
     weight: Annotated[float, describe("Summed over the keys of the region, the mean over the tokens that look.")]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from attncli.documents import Count, Document, Numbers, Part, Size, TokenRow, axes, describe
+from attncli.documents import Count, Document, Numbers, Part, PlacedHead, Size, TokenRow, axes, describe
 from attncli.language import message, plural, term
 
 
-class SeriesHead(Part, frozen=True, kw_only=True):
+class SeriesHead(PlacedHead, frozen=True, kw_only=True):
     """One head in one checkpoint."""
 
-    layer: Count
-    head: Count
     metrics: Annotated[
         dict[str, float | None],
         describe(
@@ -40,11 +38,9 @@ class SeriesCheckpoint(Part, frozen=True, kw_only=True):
     ] = None
 
 
-class LabelChange(Part, frozen=True, kw_only=True):
+class LabelChange(PlacedHead, frozen=True, kw_only=True):
     """A label that a head earns or loses between two checkpoints that follow each other."""
 
-    layer: Count
-    head: Count
     label: str
     earned: bool
     before: Annotated[str, describe("The name of the checkpoint before.")]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Count, Header, Part, TokenRow, Weight, describe, index_of, position_errors
+from attncli.documents import Count, Header, Part, PlacedHead, TokenRow, Weight, describe, index_of, position_errors
 from attncli.features.effects.document import AttentionKind, TargetToken
 from attncli.language import Message, contextual, message
 
@@ -21,11 +21,9 @@ QUARTER = 0.25
 Optional = Annotated[float | None, describe("Null where the part has no such side.")]
 
 
-class WhyLink(Part, frozen=True, kw_only=True):
+class WhyLink(PlacedHead, frozen=True, kw_only=True):
     """The link that is explained."""
 
-    layer: Count
-    head: Count
     query: Annotated[Count, index_of("token")]
     key: Annotated[Count, describe("A token of the text, or of the other text in cross-attention.")]
     attention: AttentionKind
