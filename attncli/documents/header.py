@@ -16,7 +16,7 @@ from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, unknown_notes
 from attncli.language import listing, message
-from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text
+from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.spec import (
     ADDED,
     Alibi,
@@ -164,7 +164,7 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
     return AttentionPart(
         scale=first.scale,
         softcap=first.softcap,
-        mask=_by_layer([spec_text(layer.mask) for layer in layers], numbers),
+        mask=_by_layer([layer.mask.spec() for layer in layers], numbers),
         mask_says=_mask_text([layer.mask for layer in layers], numbers),
         position=input_positions or _by_layer([position_name(layer.position) for layer in layers], numbers),
         backend=model.backend.name,
@@ -189,7 +189,7 @@ def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
 
 def _mask_text(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     """What all layers' masks show, in words, or each mask with its layers."""
-    texts = [describe_mask(mask) for mask in masks]
+    texts = [mask.describe() for mask in masks]
     if len(set(texts)) == 1:
         return texts[0]
     places = {

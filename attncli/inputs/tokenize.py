@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import pairwise
 from pathlib import Path
@@ -215,49 +216,61 @@ def _is_letter(char: str) -> bool:
 LAST_CODE_POINT = 0x10FFFF
 
 
-class WordTokenizer:
+PlacedPiece = tuple[int, int, str, int | None]
+"""A piece of a text: its start, its end, what it says, and its id, None where it has none."""
+
+
+class BuiltinTokenizer(ABC):
+    """What cuts each text by itself; tokens have no ids where a kind gives them none."""
+
+    name: str
+
+    @abstractmethod
+    def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        """The pieces of a text, in order."""
+
+    def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        tokens: list[Token] = []
+        for number, part in enumerate((text,) if pair is None else (text, pair)):
+            for start, end, piece, code in self.pieces(part):
+                tokens.append(Token(len(tokens), piece, code, start, end, part=number))
+        return tokens
+
+    def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        raise _no_ids(self.name)
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        raise _no_ids(self.name)
+
+
+class WordTokenizer(BuiltinTokenizer):
     """Words as a reader sees them, punctuation apart; `attncli.inputs.tokenize` says what a word is. Tokens have no
     ids."""
 
     name = "word"
 
-    def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        return _sequence(text, pair, lambda part: ((start, end, part[start:end], None) for start, end in words(part)))
-
-    def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        raise _no_ids(self.name)
-
-    def text_of(self, ids: Sequence[int]) -> str:
-        raise _no_ids(self.name)
+    def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        return ((start, end, text[start:end], None) for start, end in words(text))
 
 
-class WhitespaceTokenizer:
+class WhitespaceTokenizer(BuiltinTokenizer):
     """Split at whitespace, nothing else. Tokens have no ids."""
 
     name = "whitespace"
 
-    def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        return _sequence(text, pair, lambda part: ((m.start(), m.end(), m[0], None) for m in re.finditer(r"\S+", part)))
-
-    def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        raise _no_ids(self.name)
-
-    def text_of(self, ids: Sequence[int]) -> str:
-        raise _no_ids(self.name)
+    def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        return ((match.start(), match.end(), match[0], None) for match in re.finditer(r"\S+", text))
 
 
-class CharTokenizer:
+class CharTokenizer(BuiltinTokenizer):
     """Characters as a reader sees them (`attncli.inputs.tokenize`), spaces included. A character of one code point
     has it as its id; one of several (a base with combining marks, an emoji sequence) has none."""
 
     name = "char"
 
-    def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        def pieces(part: str) -> Iterable[tuple[int, int, str, int | None]]:
-            for start, end in clusters(part):
-                yield start, end, part[start:end], ord(part[start]) if end - start == 1 else None
-
-        return _sequence(text, pair, pieces)
+    def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        for start, end in clusters(text):
+            yield start, end, text[start:end], ord(text[start]) if end - start == 1 else None
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         _check_ids(ids, LAST_CODE_POINT, message("a code point"))
@@ -268,18 +281,15 @@ class CharTokenizer:
         return "".join(map(chr, ids))
 
 
-class ByteTokenizer:
+class ByteTokenizer(BuiltinTokenizer):
     """UTF-8 bytes; a byte is its own id. A byte of a longer character is shown as `<0xE4>` and spans that character."""
 
     name = "byte"
 
-    def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        def pieces(part: str) -> Iterable[tuple[int, int, str, int | None]]:
-            for place, char in enumerate(part):
-                for byte in char.encode("utf-8", "surrogatepass"):
-                    yield place, place + 1, _byte_text(byte), byte
-
-        return _sequence(text, pair, pieces)
+    def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        for place, char in enumerate(text):
+            for byte in char.encode("utf-8", "surrogatepass"):
+                yield place, place + 1, _byte_text(byte), byte
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         _check_ids(ids, 0xFF, message("a byte"))
@@ -288,16 +298,6 @@ class ByteTokenizer:
     def text_of(self, ids: Sequence[int]) -> str:
         _check_ids(ids, 0xFF, message("a byte"))
         return bytes(ids).decode("utf-8", "replace")
-
-
-def _sequence(
-    text: str, pair: str | None, pieces: Callable[[str], Iterable[tuple[int, int, str, int | None]]]
-) -> list[Token]:
-    tokens: list[Token] = []
-    for number, part in enumerate((text,) if pair is None else (text, pair)):
-        for start, end, piece, code in pieces(part):
-            tokens.append(Token(len(tokens), piece, code, start, end, part=number))
-    return tokens
 
 
 def _byte_text(byte: int) -> str:
@@ -327,11 +327,8 @@ def _no_ids(name: str) -> UsageError:
     )
 
 
-BUILTIN: dict[str, type[WordTokenizer | WhitespaceTokenizer | CharTokenizer | ByteTokenizer]] = {
-    "word": WordTokenizer,
-    "whitespace": WhitespaceTokenizer,
-    "char": CharTokenizer,
-    "byte": ByteTokenizer,
+BUILTIN: dict[str, type[BuiltinTokenizer]] = {
+    kind.name: kind for kind in (WordTokenizer, WhitespaceTokenizer, CharTokenizer, ByteTokenizer)
 }
 
 

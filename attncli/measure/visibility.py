@@ -14,7 +14,7 @@ from attncli.errors import LimitError
 from attncli.features.mask.document import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.language import message
 from attncli.mechanism.attend import span
-from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text, visible
+from attncli.mechanism.mask import Mask, shows_all, visible
 
 MAP = 64
 """Most rows and columns of a map; larger masks are pooled."""
@@ -129,8 +129,8 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     pairs = int(counts.per_query.sum())
     heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
     return MaskPart(
-        spec=spec_text(mask),
-        words=MaskWords(en=describe_mask(mask), zh=describe_mask(mask).spoken("zh")),
+        spec=mask.spec(),
+        words=MaskWords(en=mask.describe(), zh=mask.describe().spoken("zh")),
         everything=shows_all(mask),
         pairs=pairs,
         share=pairs / (queries * keys),

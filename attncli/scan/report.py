@@ -608,7 +608,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
         row for name in common for place in range(len(first.plan.heads)) if (row := sides.row(name, place)) is not None
     ]
     q_values = iter(benjamini_hochberg([row[1] for row in row_pairs if row[1] is not None]))
-    rows = [_with(row, None if p is None else next(q_values)) for row, p in row_pairs]
+    rows = [replace(row, q=None if p is None else next(q_values)) for row, p in row_pairs]
     rows.sort(key=lambda row: (-abs(row.cliffs_delta or 0.0), -abs(row.difference), row.layer, row.head, row.metric))
     return ScanCompareDocument(
         version=__version__,
@@ -640,12 +640,6 @@ def _totals_of(folder: Path) -> Totals:
     if not totals.done_shards:
         raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
     return totals
-
-
-def _with(row: ScanDifference, q: float | None) -> ScanDifference:
-    import msgspec
-
-    return msgspec.structs.replace(row, q=q)
 
 
 class _Sides:

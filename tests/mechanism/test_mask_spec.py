@@ -29,9 +29,7 @@ from attncli.mechanism.mask import (
     SameBucket,
     Streaming,
     Window,
-    describe_mask,
     parse_mask,
-    spec_text,
 )
 
 MEANINGS = {
@@ -76,8 +74,8 @@ MEANINGS = {
 def test_every_spec(spec):
     mask = parse_mask(spec, seed=11)
     assert mask == MEANINGS[spec]
-    assert parse_mask(spec_text(mask), seed=11) == mask
-    assert spec_text(parse_mask(spec_text(mask), seed=11)) == spec_text(mask)
+    assert parse_mask(mask.spec(), seed=11) == mask
+    assert parse_mask(mask.spec(), seed=11).spec() == mask.spec()
 
 
 def test_every_kind_is_covered():
@@ -136,27 +134,27 @@ def test_what_is_refused_says_what_was_given_and_what_would_do(spec):
 
 
 def test_joins():
-    assert spec_text(AllOf((Causal(), Padding(2)))) == "causal & padding:2"
-    assert spec_text(AnyOf((Causal(), Padding(2)))) == "causal|padding:2"
-    assert spec_text(Window(None, None)) == "none"
-    assert spec_text(Window(None, 0)) == "causal"
+    assert AllOf((Causal(), Padding(2))).spec() == "causal & padding:2"
+    assert AnyOf((Causal(), Padding(2))).spec() == "causal|padding:2"
+    assert Window(None, None).spec() == "none"
+    assert Window(None, 0).spec() == "causal"
 
 
 def test_words_state_what_the_numbers_count():
-    assert "3 keys, its own included" in describe_mask(Window(2, 0))
-    assert "2 keys before and 5 keys after" in describe_mask(Window(2, 5))
-    assert "its own included" in describe_mask(Streaming(4, 16))
-    assert "j ≤ i" in describe_mask(Causal())
-    assert "连同自身共 3 个" in describe_mask(Window(2, 0)).spoken("zh")
-    assert describe_mask(AllOf((Causal(), Padding(2)))) == f"{describe_mask(Causal())}; and {describe_mask(Padding(2))}"
-    assert describe_mask(AnyOf((Causal(), Padding(2)))) == f"{describe_mask(Causal())}; or {describe_mask(Padding(2))}"
-    assert describe_mask(SameBucket(None, None, Hashed(4, 2))) == describe_mask(Hashed(4, 2))
+    assert "3 keys, its own included" in Window(2, 0).describe()
+    assert "2 keys before and 5 keys after" in Window(2, 5).describe()
+    assert "its own included" in Streaming(4, 16).describe()
+    assert "j ≤ i" in Causal().describe()
+    assert "连同自身共 3 个" in Window(2, 0).describe().spoken("zh")
+    assert AllOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; and {Padding(2).describe()}"
+    assert AnyOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; or {Padding(2).describe()}"
+    assert SameBucket(None, None, Hashed(4, 2)).describe() == Hashed(4, 2).describe()
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_mask_has_words_of_its_own(lang):
     masks = [mask for mask, _ in pairs(13)] + [Hashed(4), Hashed(4, 3)]
-    texts = [describe_mask(mask).spoken(lang) for mask in masks]
+    texts = [mask.describe().spoken(lang) for mask in masks]
     assert all(text and "\n" not in text for text in texts)
     alike = [text for text in set(texts) if texts.count(text) > 1]
     assert len(alike) <= 3, alike  # everywhere and causal as open windows; two files of one name
@@ -180,7 +178,7 @@ def test_every_mask_has_words_of_its_own(lang):
     ],
 )
 def test_one_is_not_several(spec, words):
-    assert describe_mask(parse_mask(spec)) == words
+    assert parse_mask(spec).describe() == words
 
 
 def test_no_mask_speaks_of_1_keys():
@@ -195,5 +193,5 @@ def test_no_mask_speaks_of_1_keys():
         "bigbird:1,0",
     ):
         assert not re.search(
-            r"\b1 (keys|positions|blocks|seeded random blocks)\b|\b0 keys", describe_mask(parse_mask(spec))
+            r"\b1 (keys|positions|blocks|seeded random blocks)\b|\b0 keys", parse_mask(spec).describe()
         )

@@ -13,8 +13,9 @@ from render import documents
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import figure
-from attncli.draw.figures.charts import colour_cells, pool_cells
+from attncli.draw.figures.charts import colour_cells
 from attncli.draw.figures.drawing import LIGHT
+from attncli.draw.heatmap import pool
 
 
 def made_of(document: Any) -> Any:
@@ -44,9 +45,9 @@ def test_signed_cells_and_pooling() -> None:
     assert cells[1, 0, 3] == 0
     large = np.zeros((1030, 700))
     large[1029, 699] = -3.0
-    assert pool_cells(large, 3).shape == (344, 234)
-    assert pool_cells(large, 3)[-1, -1] == -3.0
-    assert pool_cells(large, 1) is large
+    assert pool(large, 3, "signed").shape == (344, 234)
+    assert pool(large, 3, "signed")[-1, -1] == -3.0
+    assert pool(large, 1, "signed") is large
 
 
 @pytest.mark.thorough

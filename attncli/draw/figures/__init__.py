@@ -26,6 +26,7 @@ from attncli.draw.figures.charts import (
     draw_metrics,
     draw_sentence,
     draw_title,
+    head_name,
     model_note,
     names_of,
     text_note,
@@ -197,36 +198,28 @@ def _title(document: AboutHeads) -> str:
 
 def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
     """The heads whose weights the document holds."""
+
+    def weights_of(
+        layer: int, head: int, weights: Numbers, scores: Numbers | UnsetType = UNSET, pool: int = 1
+    ) -> HeadWeights:
+        return HeadWeights(head_name(layer, head, view), layer, head, weights, scores, pool)
+
     match document:
         case RunDocument():
             for layer in document.layers:
                 for head in layer.heads:
                     if head.weights is not UNSET:
-                        name = say(view, "layer {layer} head {head}", layer=layer.layer, head=head.head)
-                        yield HeadWeights(name, layer.layer, head.head, head.weights, head.scores)
-            for pooled_map in document.maps or () if not any(layer.heads for layer in document.layers) else ():
-                yield HeadWeights(
-                    say(view, "layer {layer} head {head}", layer=pooled_map.layer, head=pooled_map.head),
-                    pooled_map.layer,
-                    pooled_map.head,
-                    pooled_map.weights,
-                    pool=pooled_map.pool,
-                )
+                        yield weights_of(layer.layer, head.head, head.weights, head.scores)
+            for pooled in document.maps or () if not any(layer.heads for layer in document.layers) else ():
+                yield weights_of(pooled.layer, pooled.head, pooled.weights, pool=pooled.pool)
         case CrossDocument():
             for part in document.layers:
                 for cross_head in part.heads:
-                    yield HeadWeights(
-                        say(view, "layer {layer} head {head}", layer=part.layer, head=cross_head.head),
-                        part.layer,
-                        cross_head.head,
-                        cross_head.weights,
-                        cross_head.scores,
-                    )
+                    yield weights_of(part.layer, cross_head.head, cross_head.weights, cross_head.scores)
         case HeadsDocument():
             for row in document.heads:
                 if row.weights is not UNSET:
-                    name = say(view, "layer {layer} head {head}", layer=row.layer, head=row.head)
-                    yield HeadWeights(name, row.layer, row.head, row.weights, pool=row.pool or 1)
+                    yield weights_of(row.layer, row.head, row.weights, pool=row.pool or 1)
         case TensorsDocument():
             for place, entry in enumerate(document.batch):
                 batch_index = ".".join(map(str, entry.index))
@@ -274,7 +267,7 @@ def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
     def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
         return {name: metric.value for name, metric in (metrics or {}).items()}
 
-    name = say(view, "layer {layer} head {head}", layer=head.layer, head=head.head)
+    name = head_name(head.layer, head.head, view)
     return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))
 
 
@@ -446,10 +439,7 @@ def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View)
     """Layers × heads, then the heads by the size of their number."""
     top = _grid(drawing, rows, top, view)
     ranking = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))[:RANKED]
-    bars = [
-        bar_of(say(view, "layer {layer} head {head}", layer=layer, head=head), value or 0.0, mark=random)
-        for layer, head, value, random in ranking
-    ]
+    bars = [bar_of(head_name(layer, head, view), value or 0.0, mark=random) for layer, head, value, random in ranking]
     if any(bar.mark is not None for bar in bars):
         drawing.text(0, top + 20, say(view, "line: a random change of the same size"), size=8.5, quiet=True)
         top += 16
@@ -541,7 +531,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
     subtitle = say(
         view,
         "{head}, which differs most",
-        head=say(view, "layer {layer} head {head}", layer=most_changed.a.layer, head=most_changed.a.head),
+        head=head_name(most_changed.a.layer, most_changed.a.head, view),
     )
     texts = [side.text if "text" in document.differs else side.name for side in (document.a, document.b)]
     titles = [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
@@ -560,7 +550,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
     if len(document.heads) > 1:
         bars = [
             bar_of(
-                say(view, "layer {layer} head {head}", layer=head.a.layer, head=head.a.head),
+                head_name(head.a.layer, head.a.head, view),
                 head.change.value if head.change else 0.0,
                 signed=True,
             )
@@ -575,7 +565,7 @@ def _find(drawing: Drawing, document: FindDocument, view: View) -> None:
     top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view))
     bars = [
         bar_of(
-            say(view, "layer {layer} head {head}", layer=row.layer, head=row.head),
+            head_name(row.layer, row.head, view),
             row.weight,
             more="" if row.rank is None else say(view, "rank {rank}", rank=row.rank),
         )

@@ -12,6 +12,7 @@ import numpy as np
 
 from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
 from attncli.draw.figures.drawing import Drawing, broken_to_fit, from_right, shorten_to_fit, width
+from attncli.draw.heatmap import pool
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
@@ -198,6 +199,11 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
+def head_name(layer: int, head: int, view: View) -> str:
+    """What a head is called."""
+    return say(view, "layer {layer} head {head}", layer=layer, head=head)
+
+
 def model_note(
     document: Header | CrossDocument | TensorsDocument | CompareSide, view: View, *, mapped: bool = True
 ) -> str:
@@ -279,8 +285,8 @@ def draw_maps(
         if rows * ((drawing.room - edge) / fewer + 19) <= 1.5 * drawing.room:
             across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
-    pool = max(_pool(drawing, figure_map, None if are_few else small) for figure_map in maps)
-    scale = ROOTS if pool > 1 and scale == "linear" else scale
+    block = max(_pool(drawing, figure_map, None if are_few else small) for figure_map in maps)
+    scale = ROOTS if block > 1 and scale == "linear" else scale
     high = {kind: _largest([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)}
     left, begin, bottom = edge, top, top
     layer, in_row = "", 0
@@ -302,10 +308,10 @@ def draw_maps(
     kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
     for kind in kinds if legend else ():
         bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
-    if pool > 1:
+    if block > 1:
         remark = "; ".join(
             (
-                say(view, "each dot: the largest of {size} × {size} cells", size=pool),
+                say(view, "each dot: the largest of {size} × {size} cells", size=block),
                 *([say(view, "colours by square roots")] if scale == ROOTS else []),
             )
         )
@@ -359,7 +365,7 @@ def _draw(
         columns * cell,
         rows * cell,
         colour_cells(
-            pool_cells(figure_map.values, _pool(drawing, figure_map, small)),
+            pool(figure_map.values, _pool(drawing, figure_map, small), "signed"),
             palette,
             "signed" if figure_map.signed else scale,
             high,
@@ -440,18 +446,6 @@ def _block(shape: Sequence[int], cell: float) -> int:
     """How many cells a side are drawn as one: cells smaller than a point are not drawn wherever a picture takes the
     nearest one, and thin lines of a map vanish."""
     return -(-max(shape) // max(round(max(shape) * cell), 1))
-
-
-def pool_cells(values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
-    """A matrix with the number of largest size for each `block` × `block` of its cells."""
-    if block <= 1:
-        return values
-    rows, columns = (-(-size // block) for size in values.shape)
-    padded = np.full((rows * block, columns * block), np.nan)
-    padded[: values.shape[0], : values.shape[1]] = values
-    cells = padded.reshape(rows, block, columns, block).swapaxes(1, 2).reshape(rows, columns, -1)
-    sizes = np.where(np.isnan(cells), -1, np.abs(cells))
-    return np.take_along_axis(cells, sizes.argmax(-1)[..., None], -1)[..., 0]
 
 
 def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:

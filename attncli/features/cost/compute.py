@@ -25,7 +25,7 @@ from attncli.inputs.token import ignore
 from attncli.language import message, plural
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
-from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, parse_mask, spec_text
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, parse_mask
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 
@@ -85,7 +85,7 @@ def variants(sizes: Sizes) -> list[Variant]:
         rows.append(
             Variant(
                 name=name,
-                spec=spec_text(mask),
+                spec=mask.spec(),
                 pairs=pairs,
                 multiply_adds=sizes.heads * pairs * both,
                 # dense attention computes every score and hides those that are masked; a window keeps its band
@@ -172,7 +172,7 @@ def layer_cost(layer: int, spec: Attention, n: int, d_model: int, dtype: str, ro
     wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
     return LayerCost(
         layer=layer,
-        mask=spec_text(spec.mask),
+        mask=spec.mask.spec(),
         position=position_name(spec.position),
         heads=spec.heads,
         kv_heads=spec.kv_heads,

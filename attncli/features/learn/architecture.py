@@ -13,7 +13,7 @@ from attncli.arrays.backend import numpy_backend
 from attncli.arrays.numpy_backend import uniform
 from attncli.errors import UsageError
 from attncli.language import listing, message
-from attncli.mechanism.mask import Causal, Mask, Window, shows_all, spec_text, visible
+from attncli.mechanism.mask import Causal, Mask, Window, shows_all, visible
 from attncli.mechanism.projection import sinusoidal
 from attncli.mechanism.spec import Alibi, Block, Head, Spec
 from attncli.models.config import Config
@@ -159,7 +159,7 @@ def refuse_unsaved(model: SmallModel) -> None:
             message(
                 "no checkpoint format has positions {position} under the mask {mask}",
                 position=architecture.position,
-                mask=spec_text(architecture.mask),
+                mask=architecture.mask.spec(),
             ),
             expected=message("--mask causal; a window or no mask also with learned, sinusoidal or no positions"),
             hint="--mask causal",

@@ -28,7 +28,6 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
 from attncli.language import Message, listing, message, plural, say
-from attncli.mechanism.mask import spec_text
 
 PLOT_LINES = 12
 CHANCE = 0.95
@@ -297,7 +296,7 @@ def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
     scale = (stream // intended.heads) ** -0.5
     return (
         (model.layers, model.heads, attention.position, attention.mask, document.steps, document.batch)
-        == (intended.layers, intended.heads, intended.position, spec_text(intended.mask), kind.steps, kind.batch)
+        == (intended.layers, intended.heads, intended.position, intended.mask.spec(), kind.steps, kind.batch)
         and (attention.scale is None or abs(attention.scale - scale) < 1e-6)
         and document.learning_rate == kind.rate
     )

@@ -18,7 +18,7 @@ from attncli.language import listing
 from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
-from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, both, parse_mask, spec_text
+from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, both, parse_mask
 from attncli.mechanism.projection import alibi, alibi_slopes, position_bias, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
@@ -115,7 +115,7 @@ def _layers(model: Model) -> list[LayerMask]:
     """Which mask and positions each layer of a model has."""
     layers = [(number, model.spec.blocks[number].attention) for number in model.spec.attending()]
     return [
-        LayerMask(layer=number, mask=spec_text(layer.mask), position=position_name(layer.position))
+        LayerMask(layer=number, mask=layer.mask.spec(), position=position_name(layer.position))
         for number, layer in layers
     ]
 

@@ -18,7 +18,6 @@ from attncli.inputs.files import read_object
 from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
 from attncli.inputs.packed_checkpoint import METHODS
 from attncli.language import message
-from attncli.mechanism.mask import describe_mask, spec_text
 from attncli.mechanism.spec import Attention, Block, LinearAttention, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
@@ -678,8 +677,8 @@ def _attention(attention: Attention) -> AttentionRow:
         scale=attention.scale,
         softcap=attention.softcap,
         sinks=attention.sinks,
-        mask=spec_text(attention.mask),
-        mask_says=describe_mask(attention.mask),
+        mask=attention.mask.spec(),
+        mask_says=attention.mask.describe(),
         position=_part(attention.position, PositionPart),
         qk_norm=None if attention.qk_norm is None else convert(_plain(attention.qk_norm), QkNormPart),
         clip=attention.clip,

@@ -28,7 +28,7 @@ from attncli.measure.row_stream import RowFeeder, TopLinks, share
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole, metric_values
 from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_within, stream
 from attncli.mechanism.attention import check_arguments
-from attncli.mechanism.mask import Everywhere, Mask, both, shows_all, spec_text
+from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
 from attncli.models.layout import names_text
 from attncli.models.run import LONG
@@ -300,7 +300,7 @@ def tensors_document(
         attention=AttentionPart(
             scale=rule.scale,
             softcap=rule.softcap,
-            mask=spec_text(mask),
+            mask=mask.spec(),
             position="none",
             backend=backend.name,
             dtype=backend.dtype,

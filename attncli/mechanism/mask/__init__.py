@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import Message, listing, message, term
+from attncli.language import listing, message, term
 from attncli.mechanism.mask.eviction import ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow
 from attncli.mechanism.mask.kind import AllOf, AnyOf, Causal, Dilated, Everywhere, Mask, Pairs, Spelling, Window, both
 from attncli.mechanism.mask.pattern import (
@@ -99,16 +99,3 @@ def _parse_one(spec: str, seed: int) -> Mask:
             largest=LARGEST,
         )
     return kind.read(spec, numbers, seed)
-
-
-def spec_text(mask: Mask) -> str:
-    """The mask as `parse` reads it; intersections are joined by ` & `, which stands for several `--mask`.
-
-    Masks that no SPEC can write (documents, files, windows open to one side) are named, to be read by people.
-    """
-    return mask.spec()
-
-
-def describe_mask(mask: Mask) -> Message:
-    """The mask in one sentence, with what its numbers count."""
-    return mask.describe()
