@@ -117,8 +117,10 @@ def _screen_html(document: Document) -> str:
     """A document's screen as HTML, for one that has no page."""
     from rich.console import Console
 
+    from attncli.draw.numbers import even_bars
+
     console = Console(record=True, width=SCREEN_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(_screen(document, View(color=True, light=True, width=SCREEN_WIDTH)), crop=False)
+    console.print(even_bars(_screen(document, View(color=True, light=True, width=SCREEN_WIDTH))), crop=False)
     return SCREEN.format(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
@@ -168,6 +169,17 @@ def bar_pieces(text: str) -> list[Piece]:
     """A bar in two pieces: its length in colour, its track set back."""
     length = len(text.rstrip(TRACK + TRACK_ASCII))
     return [(text[:length], ACCENT), (text[length:], FAINT)]
+
+
+BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")
+
+
+def even_bars(lines: Lines) -> Lines:
+    """A screen whose bars are even in a browser: there the other blocks are as high as their line, and lines do not
+    touch, which is what the lower seven eighths are for."""
+    return Lines(
+        tuple(tuple((BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row) for row in lines.rows)
+    )
 
 
 MARKS = "●▲■◆○△□◇"

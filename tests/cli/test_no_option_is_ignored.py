@@ -231,6 +231,7 @@ def given(command: str, option: str, name: str, *, is_flag: bool, folder: Path) 
         (("mask", "--model", "minilm", "--head", "1"), "adds none"),
         (("run", "a b", "--json", "--color", "always"), "--color always"),
         (("run", "a b", "--max-output", "1GB"), "--max-output"),
+        (("compare", "a b", "a c", "--max-output", "1GB"), "--max-output"),
         (("find", "a b", "--from", "a", "--to", "b", "--residual"), "--effect"),
         (("heads", "a b", "--residual"), "no option --residual"),
         (("cross", "a b", "c", "--layer-norm"), "no option --layer-norm"),
@@ -362,3 +363,16 @@ def test_an_option_that_says_so_changes_the_answer_in_words(command: str, folder
         if at == command:
             words = given(command, option, name, is_flag=is_flag, folder=folder)
             assert told(folder, *base, "--brief", *words) != told(folder, *base, "--brief"), f"{option} does nothing"
+
+
+def test_a_part_of_the_screen_is_refused_in_json_or_changes_it() -> None:
+    from attncli.features.explain.screen import EXPLAIN_PARTS
+
+    whole = ask("explain", "a b", "--json").out
+    answers = {part.name: ask("explain", "a b", "--json", "--show", part.name) for part in EXPLAIN_PARTS}
+    changing = {part for part, answer in answers.items() if answer.code == 0 and answer.out != whole}
+    assert changing == {"W_Q", "W_K", "W_V", "W_O"}
+    assert {answer.code for part, answer in answers.items() if part not in changing} == {2}
+    assert "W_V, W_O, which --show adds" in answers["header"].err
+    for command in ("run", "heads"):  # what is named there is all that their documents hold
+        assert len(ask(command, "a b", "--json", "--show", "header").out) < len(ask(command, "a b", "--json").out)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attncli.documents import LinkRow
 from attncli.draw.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
-from attncli.draw.numbers import bar, bar_pieces, brief, root_of, times_words, writer
+from attncli.draw.numbers import bar, bar_pieces, brief, even_bars, root_of, times_words, writer
 from attncli.draw.safe import cells, spell
 from attncli.draw.shaded_matrix import both_ends, ends, matrix, panels, strongest, visible, window_text
 from attncli.draw.tables import layer_and_head, links, table, vectors
@@ -248,6 +248,8 @@ def test_bars() -> None:
     assert bar(1e-9, 4, ascii=False) == "▏╌╌╌"
     assert bar(0.5, 0, ascii=False) == ""
     assert [text for text, _ in bar_pieces("▇▏╌╌")] == ["▇▏", "╌╌"]
+    browser_bars = even_bars(Lines(((("▇ and  ▇▇▊╌ ▇╌", ""),),)))
+    assert browser_bars.plain == "▇ and  ██▊╌ █╌"  # a word of a text stays as it is
 
 
 def test_numbers() -> None:

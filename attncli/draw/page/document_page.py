@@ -18,6 +18,7 @@ from attncli.documents import Document, name_of
 from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT
 from attncli.draw.lines import FAINT, Lines
+from attncli.draw.numbers import even_bars
 from attncli.draw.page import as_json, join_modules, last_part, page_head, read_asset
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import table_words, words_by_language
@@ -117,7 +118,7 @@ def screen_part(document: Document, view: View) -> str:
     """What the terminal shows of a document, without the answer at its end: the page begins with that."""
     screen = screen_of(document.schema).screen
     rows = _without_end(screen(document, view), screen(document, dataclasses.replace(view, brief=True)))
-    return SCREEN.format(label=safe_html(say(view, "what the terminal shows")), text=_preformatted(rows))
+    return SCREEN.format(label=safe_html(say(view, "what the terminal shows")), text=_preformatted(even_bars(rows)))
 
 
 TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"})

@@ -589,6 +589,8 @@ def text(
     if output.code is not None and output.brief:
         raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
     view = replace(view, code=output.code or "")
+    if output.json or output.ndjson:
+        refuse_parts_of_screen(view)
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     one_only = output.json or output.svg is not None or output.page is not None or output.step
     settings = (loaded_model, model, compute, query, output, environment, view)
@@ -602,6 +604,18 @@ def text(
                 yield _document(source_text, *settings)
 
     write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def refuse_parts_of_screen(view: View) -> None:
+    """Raise UsageError where `--show` names parts of the screen alone: a document has all of them anyway."""
+    from attncli.draw.tables import PROJECTIONS
+
+    if view.show is not None and not view.show & set(PROJECTIONS):
+        raise UsageError(
+            "--show {parts} changes no document: it always has these",
+            expected=message("{weights}, which --show adds to it", weights=listing(PROJECTIONS)),
+            parts=",".join(sorted(view.show)),
+        )
 
 
 def _document(
