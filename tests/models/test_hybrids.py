@@ -110,6 +110,21 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.parametrize("name", ["qwen3_next", "falcon_h1", "minimax", "gemma2", "llama"])
+def test_the_derivation_ends_in_what_the_layer_has(name: str, tmp_path: Path) -> None:
+    """Heads behind their gates add up to the output; x and what is added to it, a mixer beside the heads included, to
+    the sum."""
+    made, layer = str(make(CASES[name], tmp_path)), "1"
+    after = ask("explain", "--model", made, "--ids", "7 3 50 11", "--layer", layer, "--head", "0", "--json").json[
+        "after"
+    ]
+    out = np.sum(after["heads"], 0) + np.asarray(after.get("bias", 0.0))
+    assert np.abs(out - after["out"]).max() < 1e-4
+    added = np.asarray(after.get("branch", after["out"]))
+    assert np.abs(np.asarray(after["x"]) + added - after["sum"]).max() < 1e-4
+    assert ("branch" in after) == (name in ("falcon_h1", "gemma2"))
+
+
 def test_experts_may_lie_in_one_tensor_or_in_many(tmp_path: Path) -> None:
     """As transformers saves them, and as the models of the hub have them."""
     made = make(CASES["qwen3_5_moe_text"], tmp_path / "many")

@@ -311,8 +311,11 @@ def _after(model: Model, layer: int, before: Array, stages: dict[str, Floats], q
         split = head_shares(model, layer, stages["concat"][query].reshape(spec.heads, spec.v_dim))
         if split is not None:
             heads, bias = split.shares, UNSET if split.bias is None else split.bias
-    x = _wide(model.backend.numpy(before))[query]
-    return After(x=x, heads=heads, bias=bias, out=stages["out"][query], **rows)
+    x = stages["hidden"][query] if model.spec.blocks[layer].normed else _wide(model.backend.numpy(before))[query]
+    branch: Floats | UnsetType = UNSET
+    if "sum" in rows and not np.allclose(rows["sum"] - x, stages["out"][query], rtol=1e-3, atol=1e-5 * abs(x).max()):
+        branch = rows["sum"] - x
+    return After(x=x, heads=heads, bias=bias, out=stages["out"][query], branch=branch, **rows)
 
 
 def steps_of(

@@ -611,13 +611,17 @@ def residual(document: AttentionTopic, view: View) -> Lines:
             say(view, "each head's output times its own rows of W_O, added up"),
         )
         mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
-    rows = [("x", after.x), ("O", after.out), ("x + O", after.sum), ("norm(x + O)", after.norm)]
+    added = "O" if after.branch is UNSET else "b"
+    rows = [("x", after.x), ("O", after.out), ("b", after.branch)]
+    rows += [(f"x + {added}", after.sum), (f"norm(x + {added})", after.norm)]
     vectors_by_name = [(name, values) for name, values in rows if values is not UNSET]
     if len(vectors_by_name) < 3:  # neither residual nor norm
         return mixed
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     title = say(view, "{query} after the heads", query=query)
     note = say(view, "the residual x + O, and its layer norm" if after.norm is not UNSET else "the residual x + O")
+    if after.branch is not UNSET:
+        note = say(view, "b: what is added to x, O after its norm or factor and what is beside the heads")
     return stack_spaced(
         (
             mixed,

@@ -91,7 +91,7 @@ Kind = TypeVar("Kind", Projections, Products, Scores, SoftmaxRow, OutputSum)
 class After(Part, frozen=True, kw_only=True):
     """The token's vector after the heads."""
 
-    x: Annotated[Numbers, axes("width", meaning="what entered the layer.")]
+    x: Annotated[Numbers, axes("width", meaning="what entered the layer, or its norm where that is added to.")]
     heads: (
         Annotated[
             Numbers, axes("every head", "width", meaning="of several heads: each one's O_h times its rows of W_O.")
@@ -100,7 +100,16 @@ class After(Part, frozen=True, kw_only=True):
     ) = UNSET
     bias: Annotated[Numbers, axes("width", meaning="b_O.")] | UnsetType = UNSET
     out: Annotated[Numbers, axes("concat", meaning="concat(O₁ … O_h), times W_O where there is one.")]
-    sum: Annotated[Numbers, axes("width", meaning="x + out.")] | UnsetType = UNSET
+    branch: (
+        Annotated[
+            Numbers,
+            axes(
+                "width", meaning="what is added to x, if not out: out after a norm or factor, a mixer's part beside it."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    sum: Annotated[Numbers, axes("width", meaning="x + out, or x + branch where there is one.")] | UnsetType = UNSET
     norm: Annotated[Numbers, axes("width", meaning="the norm of the sum.")] | UnsetType = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
