@@ -145,11 +145,14 @@ def _same(g: NDArray) -> NDArray:
 def _computed(value: Any, *operands: tuple[Any, Pull]) -> Variable:
     """A variable with this value; of its operands those that are variables themselves are remembered. A gradient that
     comes back in a broadcast shape is summed to its operand's own."""
-    return Variable(np.asarray(value), tuple(_fitted(operand, pull) for operand, pull in operands if _varies(operand)))
+    return Variable(
+        np.asarray(value), tuple(_fitted(operand, pull) for operand, pull in operands if isinstance(operand, Variable))
+    )
 
 
-def _varies(*operands: Any) -> bool:
-    return any(isinstance(operand, Variable) for operand in operands)
+def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
+    """A variable with this value where an operand is one; else the value."""
+    return _computed(value, *operands) if any(isinstance(operand, Variable) for operand, _ in operands) else value
 
 
 def _fitted(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
@@ -238,29 +241,25 @@ class GradientBackend:
         del out
         x, y = _value(a), _value(b)
         product = self._plain.matmul(x, y)
-        if not _varies(a, b):
-            return product
 
         def to_second(g: NDArray) -> NDArray:
             if y.ndim == 2 and x.ndim > 2:  # one product in place of one for each text
                 return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
             return np.matmul(np.swapaxes(x, -1, -2), g)
 
-        return _computed(product, (a, lambda g: np.matmul(g, np.swapaxes(y, -1, -2))), (b, to_second))
+        return _result(product, (a, lambda g: np.matmul(g, np.swapaxes(y, -1, -2))), (b, to_second))
 
     def transpose(self, array: AnyArray) -> AnyArray:
         value = self._plain.transpose(_value(array))
-        return _computed(value, (array, self._plain.transpose)) if _varies(array) else value
+        return _result(value, (array, self._plain.transpose))
 
     def permute(self, array: AnyArray, axes: Sequence[int]) -> AnyArray:
         value = self._plain.permute(_value(array), axes)
         back = np.argsort(axes)
-        return _computed(value, (array, lambda g: np.transpose(g, back))) if _varies(array) else value
+        return _result(value, (array, lambda g: np.transpose(g, back)))
 
     def concat(self, arrays: Sequence[AnyArray], axis: int) -> AnyArray:
         value = self._plain.concat([_value(array) for array in arrays], axis)
-        if not _varies(*arrays):
-            return value
         ends = np.cumsum([0, *(array.shape[axis] for array in arrays)])
         axis %= value.ndim
 
@@ -268,17 +267,17 @@ class GradientBackend:
             place = (slice(None),) * axis + (slice(first, last),)
             return lambda g: g[place]
 
-        return _computed(value, *((array, cut(ends[i], ends[i + 1])) for i, array in enumerate(arrays)))
+        return _result(value, *((array, cut(ends[i], ends[i + 1])) for i, array in enumerate(arrays)))
 
     def broadcast(self, array: AnyArray, shape: Sequence[int]) -> AnyArray:
         value = self._plain.broadcast(_value(array), shape)
-        return _computed(value, (array, _same)) if _varies(array) else value
+        return _result(value, (array, _same))
 
     def repeat(self, array: AnyArray, times: int, axis: int) -> AnyArray:
         value = self._plain.repeat(_value(array), times, axis)
         place = axis % value.ndim
         apart = (*array.shape[: place + 1], times, *array.shape[place + 1 :])
-        return _computed(value, (array, lambda g: g.reshape(apart).sum(place + 1))) if _varies(array) else value
+        return _result(value, (array, lambda g: g.reshape(apart).sum(place + 1)))
 
     def take(self, array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
         """As declared. The gradient comes by a product with zeros and ones: rows of a small table are taken often."""
@@ -298,9 +297,7 @@ class GradientBackend:
     def where(self, condition: AnyArray, a: AnyArray | float, b: AnyArray | float) -> AnyArray:
         mask = _value(condition)
         value = self._plain.where(mask, _value(a), _value(b))
-        if not _varies(a, b):
-            return value
-        return _computed(value, (a, lambda g: np.where(mask, g, 0)), (b, lambda g: np.where(mask, 0, g)))
+        return _result(value, (a, lambda g: np.where(mask, g, 0)), (b, lambda g: np.where(mask, 0, g)))
 
     def hide(self, array: AnyArray, visible: AnyArray) -> AnyArray:
         if not isinstance(array, Variable):
@@ -316,25 +313,25 @@ class GradientBackend:
     def exp(self, array: AnyArray, *, out: AnyArray | None = None) -> AnyArray:
         del out
         value = self._plain.exp(_value(array))
-        return _computed(value, (array, lambda g: g * value)) if _varies(array) else value
+        return _result(value, (array, lambda g: g * value))
 
     def log(self, array: AnyArray) -> AnyArray:
         x = _value(array)
-        return _computed(np.log(x), (array, lambda g: g / x)) if _varies(array) else self._plain.log(x)
+        return _result(self._plain.log(x), (array, lambda g: g / x))
 
     def sqrt(self, array: AnyArray) -> AnyArray:
         value = self._plain.sqrt(_value(array))
-        return _computed(value, (array, lambda g: g * 0.5 / value)) if _varies(array) else value
+        return _result(value, (array, lambda g: g * 0.5 / value))
 
     def tanh(self, array: AnyArray) -> AnyArray:
         value = self._plain.tanh(_value(array))
-        return _computed(value, (array, lambda g: g * (1 - value * value))) if _varies(array) else value
+        return _result(value, (array, lambda g: g * (1 - value * value)))
 
     def erf(self, array: AnyArray) -> AnyArray:
         x = _value(array)
         value = self._plain.erf(x)
         slope = 2 / math.sqrt(math.pi)
-        return _computed(value, (array, lambda g: g * slope * np.exp(-x * x))) if _varies(array) else value
+        return _result(value, (array, lambda g: g * slope * np.exp(-x * x)))
 
     def isfinite(self, array: AnyArray) -> NDArray:
         return self._plain.isfinite(_value(array))
@@ -345,7 +342,7 @@ class GradientBackend:
 
     def sum(self, array: AnyArray, axis: int) -> AnyArray:
         value, shape = self._plain.sum(_value(array), axis), array.shape
-        return _computed(value, (array, lambda g: np.broadcast_to(g, shape))) if _varies(array) else value
+        return _result(value, (array, lambda g: np.broadcast_to(g, shape)))
 
     def dot_over(self, a: AnyArray, b: AnyArray) -> AnyArray:
         return self.sum(cast("NDArray", a) * cast("NDArray", b), -1)
@@ -356,9 +353,7 @@ class GradientBackend:
     def affine(self, x: AnyArray, weight: AnyArray, bias: AnyArray | None) -> AnyArray:
         rows, matrix = _value(x), _value(weight)
         product = self._plain.affine(rows, matrix, None if bias is None else _value(bias))
-        if not _varies(x, weight, bias):
-            return product
-        return _computed(product, (x, lambda g: g @ matrix), (weight, lambda g: g.T @ rows), (bias, lambda g: g.sum(0)))
+        return _result(product, (x, lambda g: g @ matrix), (weight, lambda g: g.T @ rows), (bias, lambda g: g.sum(0)))
 
     def multiplier(self, weight: AnyArray) -> None:
         return None
@@ -372,8 +367,6 @@ class GradientBackend:
         normed = centred / deviation
         value = normed if scale is None else normed * scale
         value = value if bias is None else value + _value(bias)
-        if not _varies(x, weight, bias):
-            return cast("NDArray", value)
 
         def pull(g: NDArray) -> NDArray:
             inner = g if scale is None else g * scale
@@ -381,7 +374,7 @@ class GradientBackend:
             result: NDArray = (inner - inner.mean(-1, keepdims=True) - normed * along) / deviation
             return result
 
-        return _computed(value, (x, pull), (weight, lambda g: g * normed), (bias, _same))
+        return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _same))
 
     def activation(self, kind: str, array: AnyArray) -> None:
         del kind, array

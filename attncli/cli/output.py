@@ -16,12 +16,12 @@ from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
 from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import DELIVERY, OUTPUT, option
 from attncli.errors import LimitError, UsageError
 from attncli.language import choice, languages, listing, message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
+    from attncli.draw.figures.drawing import Drawing, Style
     from attncli.draw.lines import Lines
     from attncli.draw.page import Bands, Page
     from attncli.draw.view import View
@@ -296,19 +296,24 @@ def _plain(
 
 def write_figure(document: Document, options: OutputOptions) -> None:
     """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
-    from attncli.draw.figures import figure, title_and_description
-    from attncli.draw.figures.drawing import figure_bytes, style_of
-    from attncli.inputs.files import atomic_writer
+    from attncli.draw.figures import figure
+    from attncli.draw.figures.drawing import style_of
 
     assert options.svg is not None
     style = style_of(options.figure_style)
     drawing = figure(document, scale=options.scale_colors, theme=style.theme, lang=options.lang, room=style.room)
     assert drawing is not None  # the commands that call this have a shape
-    title, description = title_and_description(document, options.lang)
+    _write_drawing(drawing, document, style, options.svg, options.lang)
+
+
+def _write_drawing(drawing: Drawing, document: Document, style: Style, file: Path, lang: str) -> None:
+    """Write a drawing to a file, with what the document is about for who does not see it."""
+    from attncli.draw.figures import title_and_description
+    from attncli.draw.figures.drawing import figure_bytes
+
+    title, description = title_and_description(document, lang)
     svg = drawing.svg(mm=style.mm, title=title, description=description)
-    data = figure_bytes(svg, options.svg.suffix, style)
-    with atomic_writer(options.svg) as file:
-        file.write(data)
+    write_pieces(file, [figure_bytes(svg, file.suffix, style)])
 
 
 def render_text(block: Lines, view: View, environment: Environment) -> str:
@@ -340,11 +345,10 @@ def write_with_figure(
         write_pieces(options.page, any_page(document, lang=view.lang, precision=view.precision))
     if options.svg is not None:
         documents = all_documents = list(documents)
-        from attncli.draw.figures import figure, title_and_description
-        from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
+        from attncli.draw.figures import figure
+        from attncli.draw.figures.drawing import LIGHT, draw_screen, style_of
         from attncli.draw.lines import stack_spaced
         from attncli.draw.screen_header import screen_of
-        from attncli.inputs.files import atomic_writer
 
         style = style_of(options.figure_style)
         drawing = (
@@ -358,11 +362,7 @@ def write_with_figure(
                 stack_spaced(screen_of(document.schema).screen(document, figure_view) for document in all_documents),
                 style.theme,
             )
-        title, description = title_and_description(all_documents[0], view.lang)
-        svg = drawing.svg(mm=style.mm, title=title, description=description)
-        data = figure_bytes(svg, options.svg.suffix, style)
-        with atomic_writer(options.svg) as file:
-            file.write(data)
+        _write_drawing(drawing, all_documents[0], style, options.svg, view.lang)
     write_documents(documents, options, environment, view, several=several)
 
 
@@ -410,12 +410,8 @@ class PageOptions:
     html: Annotated[Path | None, declarations.HTML] = None
     html_budget: Annotated[
         str,
-        option(
-            "--html-budget",
-            help="Data in the page; heads beyond it come small.",
-            panel=OUTPUT,
-            about=DELIVERY,
-            metavar="SIZE",
+        declarations.delivery_option(
+            "--html-budget", help="Data in the page; heads beyond it come small.", metavar="SIZE"
         ),
     ] = "16MB"
 

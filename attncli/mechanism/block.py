@@ -41,7 +41,8 @@ def run_block(
         out = backend.full(tuple(asking_shape), 0.0, backend.dtype_of(entering)) if mixed is None else mixed
         stages["out"] = out
     else:
-        stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
+        stages, empty = mix_heads(backend, block.attention, weights, "attn", entering, None, context, layer)
+        stages = _with_output(backend, weights, "attn", stages)
         out = apply_norm("attn.out", stages["out"])
         out = out if mixed is None else out + mixed
     if context.asking is not None:
@@ -68,9 +69,11 @@ def run_block(
         if "attn.sum" in block.norms:
             stages["norm"] = state
         if block.cross is not None:
-            inner, inner_empty = _attention(
-                backend, block.cross, weights, "cross", apply_norm("cross.in", state), context.memory, context, layer
+            looking = apply_norm("cross.in", state)
+            inner, inner_empty = mix_heads(
+                backend, block.cross, weights, "cross", looking, context.memory, context, layer
             )
+            inner = _with_output(backend, weights, "cross", inner)
             after = apply_norm("cross.sum", state + scale_branch(apply_norm("cross.out", inner["out"])))
             cross = LayerTrace(layer, inner, inner_empty, state, Later(partial(_itself, after)))
             state = after
@@ -165,24 +168,11 @@ def mix_heads(
     return stages, empty
 
 
-def _attention(
-    backend: Backend,
-    spec: Attention,
-    weights: Weights,
-    prefix: str,
-    x: Array,
-    memory: Array | None,
-    context: Context,
-    layer: int,
-) -> tuple[dict[str, Array], Array]:
-    stages, empty = mix_heads(backend, spec, weights, prefix, x, memory, context, layer)
+def _with_output(backend: Backend, weights: Weights, prefix: str, stages: dict[str, Array]) -> dict[str, Array]:
+    """The stages with what becomes of the heads' output: side by side, and through the output projection if any."""
     side_by_side = join_heads(backend, head_outputs(stages))
     output = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
-    if output is None:
-        stages["out"] = side_by_side
-    else:
-        stages |= {"concat": side_by_side, "out": output}
-    return stages, empty
+    return stages | ({"out": side_by_side} if output is None else {"concat": side_by_side, "out": output})
 
 
 def _mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array, context: Context, layer: int) -> Array:

@@ -62,17 +62,8 @@ QWEN2_MOE_NAMES = llama.NAMES.with_roles({**EXPERTS, **SHARED})
 
 def qwen2_moe(config: Config) -> Spec:
     """Qwen2-MoE: Qwen2 with experts in some layers, besides one that serves every token. Source: Qwen Team, 2024."""
-    count = config.whole("num_experts", default=60, most=2**16)
-    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=4, most=count),
-        config.whole("moe_intermediate_size", default=1408),
-        activation,
-        renormalise=config.flag("norm_topk_prob", default=False),
-        shared=Mlp(config.whole("shared_expert_intermediate_size", default=5632), activation, gated=True),
-        shared_share=True,
-    )
+    normed = config.flag("norm_topk_prob", default=False)
+    experts = shared_experts(config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed)
     mixed = mixtures(config)
     window = config.optional("sliding_window", default=4096, least=0)
     first = config.whole("max_window_layers", default=28, least=0)
@@ -91,6 +82,24 @@ def qwen2_moe(config: Config) -> Spec:
     ]
     biases = ("attn.[qkv]",) if config.flag("qkv_bias", default=True) else ()
     return llama.decoder(config, "qwen2_moe", blocks, biases=biases)
+
+
+def shared_experts(
+    config: Config, *, count: int, per_token: int, width: int, shared_width: int, renormalise: bool
+) -> Experts:
+    """The experts of the config, besides one that serves every token by a share. count, per_token, width,
+    shared_width: what it means by silence."""
+    total = config.whole("num_experts", default=count, most=2**16)
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    return Experts(
+        total,
+        config.whole("num_experts_per_tok", default=per_token, most=total),
+        config.whole("moe_intermediate_size", default=width),
+        activation,
+        renormalise=renormalise,
+        shared=Mlp(config.whole("shared_expert_intermediate_size", default=shared_width), activation, gated=True),
+        shared_share=True,
+    )
 
 
 def mixtures(config: Config) -> list[bool]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Experts, Mlp, Spec
-from attncli.models.config import ACTIVATIONS, Config
+from attncli.mechanism.spec import Spec
+from attncli.models.config import Config
 from attncli.models.families import qwen2, qwen3_5_text, qwen3_next
 from attncli.models.family import Family, PerExpert
 
@@ -21,17 +21,7 @@ NAMES = replace(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Qwen3.5 with experts, in every layer."""
-    count = config.whole("num_experts", default=256, most=2**16)
-    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=8, most=count),
-        config.whole("moe_intermediate_size", default=512),
-        activation,
-        renormalise=True,
-        shared=Mlp(config.whole("shared_expert_intermediate_size", default=512), activation, gated=True),
-        shared_share=True,
-    )
+    experts = qwen2.shared_experts(config, count=256, per_token=8, width=512, shared_width=512, renormalise=True)
     config.get("intermediate_size")  # of layers without experts, which it has none of
     return qwen3_next.gated(config, "qwen3_5_moe_text", lambda layer: experts, 2)
 

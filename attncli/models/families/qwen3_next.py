@@ -41,17 +41,8 @@ NAMES = replace(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Qwen3-Next."""
-    count = config.whole("num_experts", default=512, most=2**16)
-    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=10, most=count),
-        config.whole("moe_intermediate_size", default=512),
-        activation,
-        renormalise=config.flag("norm_topk_prob", default=True),
-        shared=Mlp(config.whole("shared_expert_intermediate_size", default=512), activation, gated=True),
-        shared_share=True,
-    )
+    normed = config.flag("norm_topk_prob", default=True)
+    experts = qwen2.shared_experts(config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed)
     mixed = qwen2.mixtures(config)
     return gated(
         config, "qwen3_next", lambda layer: experts if mixed[layer] else llama.gated_mlp(config, default=5632), 2
