@@ -1,5 +1,5 @@
 import { meta } from "./data.js";
-import { colour, make, sized, write } from "./dom.js";
+import { colour, html, make, sized, write } from "./dom.js";
 import { ceil, max, min } from "./numbers.js";
 
 /** Pixels of a cell from which its words are written, and from which they may lean. */
@@ -45,7 +45,7 @@ export function prepared(canvas, frame, asking, words, width) {
     if (high <= low || !asking.length) continue;
     pen.fillStyle = colour(which % 2 ? "looked" : "looks");
     pen.fillRect(14, top + (low - y) * cell, 3, (high - low) * cell - 1);
-    if (!inner) write(pen, name[document.documentElement.lang], 7, top + ((low + high) / 2 - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
+    if (!inner) write(pen, name[html.lang], 7, top + ((low + high) / 2 - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
     if (max(first, x) < min(behind, x + wide)) pen.fillRect(left + (max(first, x) - x) * cell, top - 4, (min(behind, x + wide) - max(first, x)) * cell - 1, 3);
   }
   if (cell < LETTERED) {

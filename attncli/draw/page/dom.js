@@ -69,7 +69,7 @@ export const lead = (text) => make("p.lead", text);
 /** A line in small print. @param {string} text */
 export const note = (text) => make("p.note", text);
 
-/** A button. @param {() => void} onclick @param {...Inside} inside */
+/** A button. @param {(event: Event) => void} onclick @param {...Inside} inside */
 export const button = (onclick, ...inside) => make("button", { type: "button", onclick }, ...inside);
 
 /** Buttons of which one is pressed. @param {string[]} names @param {number} chosen @param {(place: number) => void} act */
@@ -91,13 +91,16 @@ export const ranking = (items) =>
   make("ol.found", ...items.map(({ name, share, number, rank = "", kind = "", act }) =>
     make("li", button(act, make("span.where", name), bar(share, kind), make("span.number", number), make("span.rank", rank)))));
 
+/** The page itself. */
+export const html = document.documentElement;
+
 /** @type {Map<string, string>} */
 const colours = new Map();
 
 /** A colour or typeface of the theme by the name of its property. @param {string} name */
 export function colour(name) {
   let found = colours.get(name);
-  if (!found) colours.set(name, (found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()));
+  if (!found) colours.set(name, (found = getComputedStyle(html).getPropertyValue(`--${name}`).trim()));
   return found;
 }
 

@@ -1,7 +1,7 @@
 import { meta } from "./data.js";
 import { derive } from "./derivation.js";
 import { followDifference, layDifference, showDifference } from "./difference.js";
-import { at, button, fill, lead, make, pause, set, toggles } from "./dom.js";
+import { at, button, fill, html, lead, make, pause, set, toggles } from "./dom.js";
 import { turned, showEffects } from "./effects.js";
 import { drawGrid, label, lay, smallMap } from "./grid.js";
 import { help, pressed } from "./keyboard.js";
@@ -38,7 +38,7 @@ const select = (name, values, now, act, kind) =>
 /** Everything that is written in the reader's language. */
 function frame() {
   // all is styled again for it
-  if (document.documentElement.lang !== state.lang) document.documentElement.lang = state.lang;
+  if (html.lang !== state.lang) html.lang = state.lang;
   fill("tabs", ...VIEWS.map((view, place) =>
     button(() => choose({ view }), { role: "tab", id: `tab-${view}`, "aria-controls": "view", title: `${say(`view.${view}`)} (${place + 1})` }, say(`view.${view}`))));
   const metrics = run().metrics.filter((_, at) => run().heads.some(({ m }) => m[at] !== null));
@@ -63,10 +63,12 @@ function frame() {
   set(at("asking"), { "aria-label": say("sentence.label") });
 }
 
-/** Say below its line what a word of the page means; again, or of another one, and it goes. @param {Event} event */
+/** Say below its line what a word of the page means, also when the keyboard comes to it; again, or of another one, and it goes. @param {Event} event */
 function explain(event) {
   const asked = /** @type {HTMLElement} */ (event.currentTarget);
   const told = asked.getAttribute("aria-expanded") === "true";
+  // by a click or a finger it says so then
+  if (event.type === "focus" && (told || !asked.matches(":focus-visible"))) return;
   document.querySelectorAll(".meaning").forEach((one) => one.remove());
   document.querySelectorAll('.means[aria-expanded="true"]').forEach((one) => set(one, { "aria-expanded": false }));
   if (told) return;
@@ -108,7 +110,7 @@ async function refresh(changed) {
   if (any(changed, "head run lang")) document.querySelectorAll(".about + .meaning").forEach((note) => note.remove());
   fill("chosen", headName(one));
   fill("whose", headName(one));
-  fill("labels", ...one.t.map((name) => make("button", { type: "button", onclick: explain, class: "label means", "aria-expanded": false, "data-means": labelOf(name) }, labelName(name))));
+  fill("labels", ...one.t.map((name) => button(explain, { onfocus: explain, class: "label means", "aria-expanded": false, "data-means": labelOf(name) }, labelName(name))));
   fill("exact", one.r === "none" || one.r === "absent" ? "" : say(`kept.${one.r}`, { error: one.e < 1e-6 ? "0" : one.e.toExponential(0) }));
   const weights = await weightsOf(side, place);
   if (place !== state.head || side !== state.run || view !== state.view) return;
@@ -218,7 +220,7 @@ function leaveFrame() {
 }
 
 themed();
-document.documentElement.classList.toggle("embed", embedded);
+html.classList.toggle("embed", embedded);
 begin();
 follow(location.hash, VIEWS, SCALES);
 frame();
@@ -229,7 +231,7 @@ void pause().then(async () => {
   drawGrid();
   void refresh(new Set(["view"]));
 });
-for (const [id, means] of [["heads-title", "grid"], ["chosen", "head"]]) set(at(id), { onclick: explain, "data-means": means });
+for (const [id, means] of [["heads-title", "grid"], ["chosen", "head"]]) set(at(id), { onclick: explain, onfocus: explain, "data-means": means });
 set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });
 // what is pressed beside the list of keys is its ground

@@ -38,7 +38,7 @@ export function writeStack() {
   spans.forEach((row, side) => row.forEach((span) => {
     const entry = Number(span.dataset.own);
     const own = side === state.run ? entry : partner(side, entry);
-    if (span.dataset.own) set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-at": typeof own === "number" && String(own) });
+    if (span.dataset.own) set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-at": typeof own === "number" && own });
   }));
   set(at("sentence"), { dir: direction(queries()) }).classList.add("stack");
 }
@@ -53,7 +53,7 @@ function writeColumns(first, behind) {
       const alone = both.includes(null) || typeof entry !== "number" || !shared(side, entry);
       const span = make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}${text && alone ? " alone" : ""}`, dir: "auto" }, text || "\u00a0");
       if (!text) return span;
-      set(span, { role: "option", "aria-label": `${runName(side)}: ${text}`, "data-own": typeof entry === "number" && String(entry) });
+      set(span, { role: "option", "aria-label": `${runName(side)}: ${text}`, "data-own": typeof entry === "number" && entry });
       spans[side].push(span);
       return span;
     });
