@@ -101,13 +101,17 @@ def recur(
     for token in range(v.shape[-3]):
         where = k[..., token, :, :]
         far = step[..., token, :, None, None] if step.ndim < k.ndim else step[..., token, :, None, :]
-        state = state * backend.exp(rate * far)
+        fades = backend.exp(rate * far)
+        if token:  # in its place: the state is wider than all else
+            state *= fades
+        else:
+            state = state * fades
         added_values = v[..., token, :, :]
         if strength is not None:
             added_values = (added_values - backend.matmul(state, where[..., None])[..., 0]) * strength[
                 ..., token, :, None
             ]
-        state = state + added_values[..., None] * where[..., None, :]
+        state += added_values[..., None] * where[..., None, :]
         outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
     if carry is not None:
         carry.after.append(state)
