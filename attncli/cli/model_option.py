@@ -69,11 +69,7 @@ def checkpoint(
     model = layers_told(
         environment,
         load_checkpoint(
-            environment,
-            name,
-            compute,
-            ignore=tuple(options.ignore_config or ()),
-            adapters=tuple(options.adapter or ()),
+            environment, name, compute, ignore=tuple(options.ignore_config or ()), adapters=tuple(options.adapter or ())
         ),
     )
     if options.global_tokens is not None:

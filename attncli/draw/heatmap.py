@@ -9,19 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.documents import Numbers
-from attncli.draw.lines import (
-    BLANK,
-    FAINT,
-    Line,
-    Lines,
-    Piece,
-    beside,
-    fit_to_view,
-    line,
-    localize,
-    remark,
-    stack,
-)
+from attncli.draw.lines import BLANK, FAINT, Line, Lines, Piece, beside, fit_to_view, line, localize, remark, stack
 from attncli.draw.numbers import writer
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, diverging, normalise, sequential, shade, sign

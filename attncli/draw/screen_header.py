@@ -13,19 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import AttentionPart, Document, ModelPart, TokenRow, folder_of, mask_name, name_of
-from attncli.draw.lines import (
-    FAINT,
-    Line,
-    Lines,
-    Piece,
-    fit_to_view,
-    flow,
-    heading,
-    line,
-    localize,
-    remark,
-    stack,
-)
+from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, flow, heading, line, localize, remark, stack
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note

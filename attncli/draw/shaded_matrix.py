@@ -10,18 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.lines import (
-    FAINT,
-    Line,
-    Lines,
-    Piece,
-    fit_to_view,
-    heading,
-    localize,
-    remark,
-    stack,
-    stack_spaced,
-)
+from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, heading, localize, remark, stack, stack_spaced
 from attncli.draw.numbers import Write, without_zero, writer
 from attncli.draw.safe import cells, cut, label, pad
 from attncli.draw.view import View
@@ -111,9 +100,7 @@ AMBER_LIGHT = {
 BLUE_RED = {
     "truecolor": Palette("blue-red", ("67a9ff", "3f78c4", "244a7c", "1c1f26", "7a3226", "c45a3c", "ff8f66")),
     "256": Palette(
-        "blue-red-256",
-        ("5fafff", "0087d7", "005faf", "000087", "000000", "5f0000", "af0000", "d75f5f", "ff8787"),
-        True,
+        "blue-red-256", ("5fafff", "0087d7", "005faf", "000087", "000000", "5f0000", "af0000", "d75f5f", "ff8787"), True
     ),
     "16": Palette("blue-red-16", ("5555ff", "0000aa", "000000", "aa0000", "ff5555"), True),
 }
@@ -255,10 +242,7 @@ def _fill_groups(widths: Sequence[int], room: int) -> list[list[int]]:
     return groups
 
 
-WINDOWS = {
-    "rows": message("rows {spans} of {count}"),
-    "dimensions": message("dimensions {spans} of {count}"),
-}
+WINDOWS = {"rows": message("rows {spans} of {count}"), "dimensions": message("dimensions {spans} of {count}")}
 """Which rows or columns of a table are shown."""
 
 

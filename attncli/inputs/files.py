@@ -278,6 +278,15 @@ def _unwritable(path: Path, error: Exception) -> AttnError:
 SIZE_LIMIT = 2 * 2**30
 
 
+@contextmanager
+def system_errors(what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError) -> Iterator[None]:
+    """What the system refuses within, as an error of attn. what: what happened, with a place {strerror}."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(what, where=where, expected=expected, strerror=term(error.strerror or str(error))) from error
+
+
 def is_there(path: Path) -> bool:
     """Whether there is such a file or folder. Raises InputError where that cannot be found out: its folder may not be
     searched, or its name is too long."""
@@ -348,12 +357,8 @@ DESCRIPTORS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 
 def read_pipe(stream: BinaryIO, where: str, *, limit: int = SIZE_LIMIT) -> bytes:
     """All bytes of a pipe, to its end. Raises InputError where it cannot be read, LimitError beyond `limit` bytes."""
-    try:
+    with system_errors("cannot read this file: {strerror}", where):
         data = stream.read(limit + 1)
-    except OSError as error:
-        raise InputError(
-            "cannot read this file: {strerror}", where=where, strerror=term(error.strerror or str(error))
-        ) from error
     if len(data) > limit:
         raise LimitError("this pipe holds more than {limit:,} bytes", where=where, expected="a file", limit=limit)
     return data
@@ -361,12 +366,8 @@ def read_pipe(stream: BinaryIO, where: str, *, limit: int = SIZE_LIMIT) -> bytes
 
 def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     """The next `count` bytes. Raises InputError where the file ends before them or cannot be read."""
-    try:
+    with system_errors("cannot read this file: {strerror}", where):
         data = stream.read(count)
-    except OSError as error:
-        raise InputError(
-            "cannot read this file: {strerror}", where=where, strerror=term(error.strerror or str(error))
-        ) from error
     if len(data) != count:
         raise InputError(
             "this file is cut short: {data:,} bytes where {count:,} are needed",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UsageError
+from attncli.inputs.files import system_errors
 from attncli.language import listing, message, term
 
 if TYPE_CHECKING:
@@ -151,12 +152,8 @@ def _raw_whole(stream: BinaryIO, origin: str, limit: int) -> Iterator[tuple[int,
 def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterable[bytes]:
     byte_count = 0
     while True:
-        try:
+        with system_errors("cannot read the text: {strerror}", _place(origin)):
             part = stream.read(limit + 1 - byte_count) if whole else stream.readline(limit + 1)
-        except OSError as error:
-            raise InputError(
-                "cannot read the text: {strerror}", where=_place(origin), strerror=term(error.strerror or str(error))
-            ) from error
         if not part:
             return
         byte_count = byte_count + len(part) if whole else len(part)

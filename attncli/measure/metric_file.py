@@ -33,16 +33,7 @@ from attncli.arrays.backend import numpy_backend
 from attncli.errors import InputError, UsageError
 from attncli.inputs.files import read_regular
 from attncli.language import message
-from attncli.measure.metric import (
-    ALL_ROWS,
-    FILE_METRICS,
-    METRICS,
-    OFFSETS,
-    Metric,
-    PerRow,
-    UniformRows,
-    metric_of,
-)
+from attncli.measure.metric import ALL_ROWS, FILE_METRICS, METRICS, OFFSETS, Metric, PerRow, UniformRows, metric_of
 from attncli.measure.row_facts import AttentionRows, Bools, Floats, Ints, TokenFacts, WeightRows, find_sight
 
 LARGEST = 2**20

@@ -174,10 +174,7 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
     unit = backend.cast(backend.array(np.eye(count)), backend.dtype_of(parts.v))[:, None, :]
     units = backend.broadcast(unit, (*parts.v.shape[:-1], count))
     axes[-3:-1] = axes[-2], axes[-3]
-    return (
-        backend.permute(parts._replace(v=units).output(backend), axes),
-        backend.permute(parts.v, axes),
-    )
+    return (backend.permute(parts._replace(v=units).output(backend), axes), backend.permute(parts.v, axes))
 
 
 def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array, carry: Carry) -> _Recurrence:

@@ -444,11 +444,7 @@ def load(
         tokenizer_of(checkpoint),
         operations,
         Identity(
-            "checkpoint",
-            name=location.name,
-            family=spec.family,
-            quantization=checkpoint.quantization,
-            adapters=labels,
+            "checkpoint", name=location.name, family=spec.family, quantization=checkpoint.quantization, adapters=labels
         ),
         warnings=(*checkpoint.notes, *warnings, *spec.layer_notes()),
         decoder_store=None

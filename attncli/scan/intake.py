@@ -31,9 +31,9 @@ import numpy as np
 
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.files import is_folder, open_regular
+from attncli.inputs.files import is_folder, open_regular, system_errors
 from attncli.inputs.tensors import read_npy_data, read_npy_header
-from attncli.language import listing, message, term
+from attncli.language import listing, message
 from attncli.measure.row_facts import Ints
 from attncli.scan.shard_files import PLANNING, synced_writer, temporary
 
@@ -340,15 +340,11 @@ def digest_of(path: str) -> str:
 
 @contextmanager
 def _open_source(path: str) -> Iterator[BinaryIO]:
-    try:
+    with system_errors("cannot read the corpus: {strerror}", path):
         if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
             raise InputError("cannot read the corpus: this is no file", where=path, expected="a file of texts")
         with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
             yield stream
-    except OSError as error:
-        raise InputError(
-            "cannot read the corpus: {strerror}", where=path, strerror=term(error.strerror or str(error))
-        ) from error
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
@@ -361,7 +357,10 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
     beside = folder / f".{file_number:03d}.copy.{temporary(PLANNING)}.tmp"
     digest = hashlib.sha256()
     try:
-        with _source(name, stdin) as source, _writing(folder):
+        with (
+            _source(name, stdin) as source,
+            system_errors("cannot write this file: {strerror}", str(folder), kind=AttnError),
+        ):
             folder.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as copy:
                 for piece in _pieces(name, _DigestStream(source, digest)):
@@ -395,16 +394,6 @@ def _damage(name: str) -> tuple[type[Exception], ...]:
     import zstandard
 
     return (*errors, zstandard.ZstdError)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise AttnError(
-            "cannot write this file: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
-        ) from error
 
 
 class _DigestStream(io.RawIOBase):

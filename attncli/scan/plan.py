@@ -22,7 +22,7 @@ from attncli import __version__
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
-from attncli.inputs.files import is_there, nesting_error, read_regular
+from attncli.inputs.files import is_there, nesting_error, read_regular, system_errors
 from attncli.inputs.hub import digest
 from attncli.language import listing, message, term
 from attncli.measure.labels import NEEDED, repeat_scores
@@ -271,11 +271,8 @@ def read_plan(folder: Path) -> ScanPlan:
 
 def _read_plan(folder: Path) -> ScanPlan:
     path = folder / NAME
-    try:
+    with system_errors("there is no scan here: {strerror}", str(path), expected=EXPECTED):
         path.stat()
-    except OSError as error:
-        reason = message("there is no scan here: {strerror}", strerror=term(error.strerror or str(error)))
-        raise InputError(reason, where=str(path), expected=EXPECTED) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
         plan = msgspec.json.decode(raw, type=ScanPlan)

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from attncli import __version__
 from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.inputs.files import nesting_error, read_regular
-from attncli.language import listing, message, term
+from attncli.inputs.files import nesting_error, read_regular, system_errors
+from attncli.language import listing, message
 from attncli.measure.labels import LABELS, MARGIN, Label
 from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
@@ -173,15 +173,8 @@ def write(document: ScanDocument, folder: Path) -> None:
 def read_report(folder: Path) -> ScanDocument:
     """The document of a scan's folder. Raises InputError where there is none, or it is damaged."""
     path = folder / NAME
-    try:
+    with system_errors("there is no finished scan here: {strerror}", str(path), expected=EXPECTED):
         path.stat()
-    except OSError as error:
-        raise InputError(
-            "there is no finished scan here: {strerror}",
-            where=str(path),
-            expected=EXPECTED,
-            strerror=term(error.strerror or str(error)),
-        ) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
         document = json.decode(raw, type=ScanDocument)

@@ -364,8 +364,7 @@ def _layers(document: ScanDocument, view: View) -> Lines:
         align=["left", "right", "left", "right"],
         title=say(view, "massive activations"),
         note=say(
-            view,
-            "numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one",
+            view, "numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one"
         ),
     )
 

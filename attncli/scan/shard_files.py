@@ -22,6 +22,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
+from attncli.inputs.files import system_errors
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
 from attncli.language import message, term
@@ -253,12 +254,8 @@ def save(folder: Path, shard: int, state: ShardState, part: str) -> None:
 
 def remove(path: Path) -> None:
     """Take a file away, which may be gone. Raises AttnError where it cannot be removed."""
-    try:
+    with system_errors("cannot remove this file: {strerror}", str(path), kind=AttnError):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise AttnError(
-            "cannot remove this file: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
-        ) from error
 
 
 def give_up(folder: Path, shard: int, reason: str, part: str) -> None:

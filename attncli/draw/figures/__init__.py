@@ -528,11 +528,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
     most_changed = max(document.heads, key=size)
     names = names_of(document.a.tokens)
     words = [names[pair[0]] for pair in document.aligned]
-    subtitle = say(
-        view,
-        "{head}, which differs most",
-        head=head_name(most_changed.a.layer, most_changed.a.head, view),
-    )
+    subtitle = say(view, "{head}, which differs most", head=head_name(most_changed.a.layer, most_changed.a.head, view))
     texts = [side.text if "text" in document.differs else side.name for side in (document.a, document.b)]
     titles = [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
     top = draw_title(drawing, "  →  ".join(titles), f"{subtitle}; {model_note(document.a, view)}")
@@ -549,11 +545,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
         top = draw_bars(drawing, bars, top + 30)
     if len(document.heads) > 1:
         bars = [
-            bar_of(
-                head_name(head.a.layer, head.a.head, view),
-                head.change.value if head.change else 0.0,
-                signed=True,
-            )
+            bar_of(head_name(head.a.layer, head.a.head, view), head.change.value if head.change else 0.0, signed=True)
             for head in sorted(document.heads, key=size, reverse=True)[:RANKED]
         ]
         draw_bars(drawing, bars, top + 16)

@@ -264,12 +264,7 @@ def _png(colours: np.ndarray) -> bytes:
 
     head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
     return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", head),
-            _chunk(b"IDAT", zlib.compress(lines, 9)),
-            _chunk(b"IEND", b""),
-        )
+        (b"\x89PNG\r\n\x1a\n", _chunk(b"IHDR", head), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))
     )
 
 
