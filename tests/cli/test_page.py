@@ -57,7 +57,7 @@ def test_view_makes_the_page_of_a_saved_comparison(tmp_path: Path) -> None:
     assert ask("compare", TEXT, "a dog sat on the mat", "--json", "-o", str(saved)).code == 0
     assert ask("view", str(saved), "--html", str(file)).code == 0
     found, document = meta(file), json.loads(saved.read_text())
-    assert [run["name"] for run in found["runs"]] == ["text 1", "text 2"]
+    assert [run["name"]["zh"] for run in found["runs"]] == ["文本 1", "文本 2"]
     words = [document["b"]["tokens"][pair[1]]["text"] for pair in document["aligned"]]
     assert [word[0] for word in found["runs"][1]["q"]] == words
     assert found["pairs"] == [list(range(len(words)))] * 2

@@ -417,11 +417,17 @@ def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Me
     return words if several else {"head.name": message("head {head}")}
 
 
+def _run_name(name: str) -> Message:
+    """The name of a run, or its number where it is one of several texts."""
+    number = re.fullmatch(r"text (\d+)", name)
+    return message("text {number}", number=number[1]) if number else Message("{name}", {"name": name})
+
+
 def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": safe(run.name), "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
+        "name": {lang: safe(_run_name(run.name).spoken(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
         "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
 
@@ -656,7 +662,9 @@ def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
     return sorted(bands, key=lambda band: band[1:])
 
 
-LEFTWARD = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+(?:\s+[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+)*")
+LETTERS = r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
+"""Letters of scripts that are written from right to left."""
+LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
 """Words that are written from the right: without an isolation, the number behind a quoted one reads as before it."""
 
 

@@ -4,10 +4,11 @@ language; closed like the page of a run."""
 from __future__ import annotations
 
 import dataclasses
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -17,9 +18,9 @@ from msgspec.structs import replace
 from attncli.documents import Document, name_of
 from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT
-from attncli.draw.lines import FAINT, Lines
+from attncli.draw.lines import FAINT, Line, Lines
 from attncli.draw.numbers import even_bars
-from attncli.draw.page import as_json, join_modules, last_part, page_head, read_asset
+from attncli.draw.page import LETTERS, as_json, join_modules, last_part, page_head, read_asset
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import safe, safe_html
@@ -189,15 +190,34 @@ def _figure(document: Document, lang: str, answer: str) -> str:
 
 def _preformatted(lines: Lines) -> str:
     """Lines of a screen as text whose bold, faint and tinted parts are marked."""
-    return "\n".join("".join(_piece(text, style) for text, style in row).rstrip() for row in lines.rows)
+    return "\n".join(_row_of_pieces(row) for row in lines.rows)
 
 
-def _piece(text: str, style: str) -> str:
+LEFTWARD_RUN = re.compile(rf"\[?{LETTERS}+(?:[ \[\]]{{1,2}}{LETTERS}+)*\]?")
+"""Words from the right one blank apart: isolated, so that the columns of a table stay in their order."""
+
+
+def _row_of_pieces(row: Line) -> str:
+    """A row with its marks; what is written from right to left is isolated, whatever marks it has."""
+    line, place, written = "".join(text for text, _ in row), 0, list[str]()
+    ends = dict[int, str]()
+    for run in LEFTWARD_RUN.finditer(line):
+        ends[run.start()] = ends.get(run.start(), "") + "\u2068"
+        ends[run.end()] = "\u2069"
+    for text, style in row:
+        cuts = [place, *(at for at in sorted(ends) if place < at < place + len(text)), place + len(text)]
+        parts = [ends.get(a, "") + safe_html(line[a:b]) for a, b in pairwise(cuts)]
+        written.append(_marked("".join(parts), text, style))
+        place += len(text)
+    return "".join(written).rstrip() + ends.get(place, "")
+
+
+def _marked(written: str, text: str, style: str) -> str:
     if " on " in style and text.strip():
-        return f'<mark class="t{_shade(style)}">{safe_html(text)}</mark>'
+        return f'<mark class="t{_shade(style)}">{written}</mark>'
     if "bold" in style.split():
-        return f"<b>{safe_html(text)}</b>"
-    return f'<span class="quiet">{safe_html(text)}</span>' if style == FAINT and text.strip() else safe_html(text)
+        return f"<b>{written}</b>"
+    return f'<span class="quiet">{written}</span>' if style == FAINT and text.strip() else written
 
 
 @cache

@@ -23,7 +23,7 @@ export const labelName = (name) => {
 export const labelOf = (name) => name.replace(/ [-+]?\d+$/, "");
 
 /** The name of a run: those that are compared are A and B, as in the answer. @param {number} which */
-export const runName = (which) => `${"AB"[which]} · ${meta.runs[which].name}`;
+export const runName = (which) => `${"AB"[which]} · ${meta.runs[which].name[state.lang]}`;
 
 /** The name of a head. @param {{l: number, h: number}} head */
 export const headName = ({ l, h }) => say("head.name", { layer: l, head: h });
