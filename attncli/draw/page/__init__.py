@@ -25,7 +25,7 @@ from msgspec import UNSET, UnsetType
 
 from attncli.documents import SOURCE_NAMES, Document, RegionRow, mask_name
 from attncli.documents.header import tokens_of
-from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
+from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.sentence import left_out_names
@@ -417,17 +417,11 @@ def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Me
     return words if several else {"head.name": message("head {head}")}
 
 
-def _run_name(name: str) -> Message:
-    """The name of a run, or its number where it is one of several texts."""
-    number = re.fullmatch(r"text (\d+)", name)
-    return message("text {number}", number=number[1]) if number else Message("{name}", {"name": name})
-
-
 def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": {lang: safe(_run_name(run.name).spoken(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
+        "name": {lang: safe(run_name(run.name).spoken(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
         "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
 

@@ -199,7 +199,7 @@ LEFTWARD_RUN = re.compile(rf"\[?{LETTERS}+(?:[ \[\]]{{1,2}}{LETTERS}+)*\]?")
 
 def _row_of_pieces(row: Line) -> str:
     """A row with its marks; what is written from right to left is isolated, whatever marks it has."""
-    line, place, written = "".join(text for text, _ in row), 0, list[str]()
+    line, place, spans = "".join(text for text, _ in row), 0, list[str]()
     ends = dict[int, str]()
     for run in LEFTWARD_RUN.finditer(line):
         ends[run.start()] = ends.get(run.start(), "") + "\u2068"
@@ -207,17 +207,17 @@ def _row_of_pieces(row: Line) -> str:
     for text, style in row:
         cuts = [place, *(at for at in sorted(ends) if place < at < place + len(text)), place + len(text)]
         parts = [ends.get(a, "") + safe_html(line[a:b]) for a, b in pairwise(cuts)]
-        written.append(_marked("".join(parts), text, style))
+        spans.append(_marked("".join(parts), text, style))
         place += len(text)
-    return "".join(written).rstrip() + ends.get(place, "")
+    return "".join(spans).rstrip() + ends.get(place, "")
 
 
-def _marked(written: str, text: str, style: str) -> str:
+def _marked(content: str, text: str, style: str) -> str:
     if " on " in style and text.strip():
-        return f'<mark class="t{_shade(style)}">{written}</mark>'
+        return f'<mark class="t{_shade(style)}">{content}</mark>'
     if "bold" in style.split():
-        return f"<b>{written}</b>"
-    return f'<span class="quiet">{written}</span>' if style == FAINT and text.strip() else written
+        return f"<b>{content}</b>"
+    return f'<span class="quiet">{content}</span>' if style == FAINT and text.strip() else content
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from attncli.draw.safe import safe
@@ -297,6 +298,12 @@ def table_words(count: int) -> dict[str, Message]:
         "csv": message("save the table (.csv)"),
         "cut": message("More rows than these are not on the page; attn view FILE --csv FILE writes them all."),
     }
+
+
+def run_name(name: str) -> Message:
+    """The name of a run, or its number where it is one of several texts."""
+    number = re.fullmatch(r"text (\d+)", name)
+    return message("text {number}", number=number[1]) if number else Message("{name}", {"name": name})
 
 
 def in_languages(text: str) -> dict[str, str]:
