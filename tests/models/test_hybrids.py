@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def test_they_are_named_and_have_nothing_to_show(folder: str) -> None:
     assert told["model"]["idle"] == {"short convolution": [0, 2]}
     assert [layer["layer"] for layer in told["layers"]] == [1]
     assert told["warnings"] == ["layers 0, 2 (short convolution): no attention to show"]
-    assert "1 of 3 layers attend × 6 heads" in ask("heads", "--model", folder, "--ids", "7 3 50").out
+    heads = ask("heads", "--model", folder, "--ids", "7 3 50", "--across", "rollout")
+    assert "1 of 3 layers attend × 6 heads" in heads.out
+    assert "what layers 0, 2 mix by other means is left out" in " ".join(heads.out.split())
     refused = ask("ablate", "--model", folder, "--ids", "7 3 50", "--layer", "0")
     assert refused.code == 3
     assert "layer 0 attends to nothing" in refused.err
@@ -108,6 +111,39 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
         assert refused.code == 2
         assert "attn run --show implicit --json" in refused.err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_configs_as_first_published(tmp_path: Path) -> None:
+    """Nemotron-H's layers as letters under another prefix; Kimi Linear's sizes and layers in an object of their own."""
+    for name, gone, instead in (
+        ("nemotron_h", ("layers_block_type", "num_hidden_layers"), {"hybrid_override_pattern": "M*E-*"}),
+        (
+            "kimi_linear",
+            ("layer_types", "mlp_layer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim"),
+            {"linear_attn_config": {"head_dim": 5, "num_heads": 4, "short_conv_kernel_size": 3, "full_attn_layers": [2],
+                                    "kda_layers": [1, 3]}, "first_k_dense_replace": 1},
+        ),
+    ):  # fmt: skip
+        made = make(CASES[name], tmp_path / name)
+        first = shutil.copytree(made, tmp_path / f"{name} first")
+        config = json.loads((made / "config.json").read_text())
+        config = {key: value for key, value in config.items() if key not in gone} | instead
+        (first / "config.json").write_text(json.dumps(config))
+        arrays = load_file(made / "model.safetensors")
+        save_file(
+            {
+                key.replace("model.", "backbone." if "hybrid_override_pattern" in instead else "model."): array
+                for key, array in arrays.items()
+            },
+            first / "model.safetensors",
+        )
+        one, other = (attncli.load(folder, note=None) for folder in (made, first))
+        assert one.spec == other.spec
+        assert other.warnings == one.warnings
+        for a, b in zip(
+            *(model.trace(model.tokenizer.ids_to_tokens([7, 3, 50]), idle=True) for model in (one, other)), strict=True
+        ):
+            assert np.array_equal(a.after, b.after)
 
 
 @pytest.mark.parametrize("name", ["qwen3_next", "falcon_h1", "minimax", "gemma2", "llama"])

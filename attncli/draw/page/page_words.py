@@ -136,7 +136,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     "rollout.note": message(
         "Heads averaged, half of each layer the residual connection, layers multiplied "
         "(Abnar and Zuidema, 2020). “Even” is the same with attention spread evenly over "
-        "what is seen."
+        "what is seen. What tokens mix by other means than heads is left out."
     ),
     "rollout.none": message("The rollout needs the weights of every head, of one text of at most 640 tokens."),
     "ablate.lead": message("What changes in {place} when one head is taken away ({by}): {measure}"),

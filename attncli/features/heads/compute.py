@@ -29,6 +29,7 @@ from attncli.features.run.compute import RunRequest, cost, region_part
 from attncli.inputs.regions import Region, word_regions
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words, word_starts
+from attncli.language import listing, message
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
 from attncli.measure.layer_metrics import (
     CORPUS_METRICS,
@@ -359,6 +360,14 @@ def heads_document(
     if request.sort is not None:
         head_rows.sort(
             key=lambda part: _order(None if part.sorted_by is UNSET else part.sorted_by, rising=request.rising)
+        )
+    mixing = [layer for layer, block in enumerate(model.spec.blocks) if block.mixer is not None]
+    if mixing and request.across & {"rollout", "flow"}:
+        numbers = listing(map(str, mixing))
+        warnings.append(
+            message(
+                "rollout and flow follow heads; what layers {numbers} mix by other means is left out", numbers=numbers
+            )
         )
     average_head = None
     if request.maps and spread and average is not None:
