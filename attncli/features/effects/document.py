@@ -133,17 +133,7 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
 
     def mean(self, name: Reading) -> Interval | None:
         """The mean of a reading; None where no text defines it, or none was taken."""
-        match name:
-            case "cosine":
-                interval = self.cosine
-            case "norm":
-                interval = self.norm
-            case "logprob":
-                interval = self.logprob
-            case "kl":
-                interval = self.kl
-            case _:
-                assert_never(name)
+        interval: Interval | UnsetType | None = getattr(self, name)
         return interval or None
 
 
@@ -244,18 +234,9 @@ class EffectRow(AttentionHead, frozen=True, kw_only=True):
 
 def reading_of(row: EffectRow | Measures, name: Reading) -> float | None:
     """A number of what changed; None where it is undefined, or was not measured."""
-    match name:
-        case "cosine":
-            value = None if row.vector is UNSET else row.vector.cosine
-        case "norm":
-            value = None if row.vector is UNSET else row.vector.norm
-        case "logprob":
-            value = None if row.logprob is UNSET else row.logprob
-        case "kl":
-            value = None if row.kl is UNSET else row.kl
-        case _:
-            assert_never(name)
-    return value
+    part = row.vector if name in ("cosine", "norm") else row
+    value: float | UnsetType | None = UNSET if part is UNSET else getattr(part, name)
+    return None if value is UNSET else value
 
 
 class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -13,10 +13,11 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import times_words, writer
+from attncli.draw.numbers import bar, times_words, writer
+from attncli.draw.safe import cells
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
-from attncli.draw.tables import table
+from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalized, claim, quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import (
@@ -312,6 +313,24 @@ def grids(
         grid(numbers_by_kind[kind], view, titles[kind], signed=signed) for kind in titles if numbers_by_kind.get(kind)
     )
     return stack_spaced(block for block in grids_drawn if block.rows)
+
+
+def by_attention(rows: Iterable[tuple[AnyHead, float | None]]) -> dict[str, list[tuple[int, int, float | None]]]:
+    """Heads with a number each, as `grids` takes them."""
+    numbers: dict[str, list[tuple[int, int, float | None]]] = {"self": [], "cross": []}
+    for head, number_of_head in rows:
+        if head.attention is not None and head.layer is not None and head.head is not None:
+            numbers[head.attention].append((head.layer, head.head, number_of_head))
+    return numbers
+
+
+def bars(
+    sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, *, shortest: int, longest: int
+) -> list[str]:
+    """Bars of these sizes in cells, the longest of the largest, in the room that the other columns of a table leave."""
+    room = view.width - sum(max(map(cells, column), default=0) + GAP for column in columns)
+    length, largest = min(max(room, shortest), longest), max(sizes, default=0.0)
+    return [bar(one_size / largest if largest else 0.0, length, ascii=view.ascii) for one_size in sizes]
 
 
 def short_name(effect: AnyHead) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, heading, remark, sentences, stack
-from attncli.draw.numbers import bar, format_signed, percent, writer
-from attncli.draw.safe import cells, label, spell
+from attncli.draw.numbers import format_signed, percent, writer
+from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
-from attncli.draw.tables import GAP, table
+from attncli.draw.tables import table
 from attncli.draw.token_names import capitalized, quote_text, quoted_word, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import (
@@ -35,6 +35,8 @@ from attncli.features.effects.effect_answer import (
     LINK_SENTENCES,
     MEASURE_COLUMNS,
     ablate_answer,
+    bars,
+    by_attention,
     effect_columns,
     grid,
     grids,
@@ -80,13 +82,8 @@ def _effects_header(document: EffectsDocument, view: View) -> Lines:
 
 
 def _effects_grid(document: EffectsDocument, view: View) -> Lines:
-    means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
-    values = {
-        kind: [
-            (row.layer, row.head, None if mean is None else mean.mean) for row, mean in means if row.attention == kind
-        ]
-        for kind in ("self", "cross")
-    }
+    means = ((effect, effect.measures.mean(_first(document))) for effect in document.effects)
+    values = by_attention((effect, None if mean is None else mean.mean) for effect, mean in means)
     title = say(view, GRID_TITLES[document.measures[0]])
     return grids(values, view, title, signed=document.measures[0] == "logprob")
 
@@ -296,26 +293,11 @@ ABLATE_TITLES = {
 
 def effect_grid(document: AblateDocument, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
-    signed = document.measures[0] == "logprob"
-    first = GRID_TITLES[document.measures[0]]
-    has_self_attention = any(effect.attention == "self" for effect in document.effects)
-    titles = {
-        "self": first,
-        "cross": message("the same for the heads that look at the other text") if has_self_attention else first,
-    }
-    return stack(
-        grid(
-            [
-                (effect.layer, effect.head, size(effect, document))
-                for effect in document.effects
-                if effect.attention == kind
-            ],
-            view,
-            say(view, title),
-            signed=signed,
-        )
-        for kind, title in titles.items()
-    )
+    values = by_attention((effect, size(effect, document)) for effect in document.effects)
+    first, signed = GRID_TITLES[document.measures[0]], document.measures[0] == "logprob"
+    cross = message("the same for the heads that look at the other text") if values["self"] else first
+    titles = {"self": first, "cross": cross}
+    return stack(grid(values[kind], view, say(view, title), signed=signed) for kind, title in titles.items())
 
 
 def _ablate_heads(document: AblateDocument, view: View) -> Lines:
@@ -324,7 +306,6 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         return Lines()
     effects_shown = effects if view.full else effects[: view.top]
     sizes = [abs(size(effect, document) or 0.0) for effect in effects_shown]
-    largest = max(sizes, default=0.0)
     changes, random_changes = effect_columns(
         [size(effect, document) for effect in effects_shown],
         [None if effect.random is None else size(effect.random, document) for effect in effects_shown],
@@ -343,9 +324,8 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         numbers[say(view, "weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
     elif any(effect.looks is not None for effect in effects_shown):
         numbers[say(view, "looks most at")] = [_looks(document, effect, view) for effect in effects_shown]
-    room = view.width - sum(max(map(cells, (name, *column))) + GAP for name, column in numbers.items())
-    length = min(max(room, SHORTEST_ABLATE), LONGEST_ABLATE)
-    numbers[""] = [bar(effect_size / largest if largest else 0.0, length, ascii=view.ascii) for effect_size in sizes]
+    columns = [(name, *column) for name, column in numbers.items()]
+    numbers[""] = bars(sizes, columns, view, shortest=SHORTEST_ABLATE, longest=LONGEST_ABLATE)
     right = {
         say(view, name) for name in ("random", "weight", *(MEASURE_COLUMNS[measure] for measure in document.measures))
     }
@@ -414,16 +394,8 @@ def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
 
 
 def _logit_grid(document: LogitsDocument, view: View) -> Lines:
-    heads = [part for part in document.parts if part.part == "head"]
-    values = {
-        kind: [
-            (part.layer, part.head, part.value)
-            for part in heads
-            if part.attention == kind and part.layer is not None and part.head is not None
-        ]
-        for kind in ("self", "cross")
-    }
-    return grids(values, view, _logit_title(document, view), signed=True)
+    heads = by_attention((part, part.value) for part in document.parts if part.part == "head")
+    return grids(heads, view, _logit_title(document, view), signed=True)
 
 
 def _logit_title(document: LogitsDocument, view: View) -> str:
@@ -456,21 +428,17 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
             )
         )
     write = writer([value for _, value in rows], max(view.precision, 2))
-    largest = max((abs(part.value) for part in parts_shown), default=0.0)
     names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     origins = [_origin(part, document, view) for part in parts_shown]
     origins += [""] * (len(numbers) - len(origins))
-    room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
-    if any(origins):
-        room -= max(map(cells, (say(view, "most from"), *origins))) + GAP
-    length = min(max(room, SHORTEST_LOGITS), LONGEST_LOGITS)
-    bars = [bar(abs(part.value) / largest if largest else 0.0, length, ascii=view.ascii) for part in parts_shown]
-    bars += [""] * (len(numbers) - len(bars))
-    columns = [names, numbers, bars, *([origins] if any(origins) else [])]
-    titles = [say(view, "part"), say(view, "adds"), "", *([say(view, "most from")] if any(origins) else [])]
+    titles = [say(view, "part"), say(view, "adds"), "", say(view, "most from")]
+    beside = [(titles[3], *origins)] if any(origins) else []
+    sizes = [abs(part.value) for part in parts_shown]
+    added = bars(sizes, (names, numbers, *beside), view, shortest=SHORTEST_LOGITS, longest=LONGEST_LOGITS)
+    columns = [names, numbers, [*added, *[""] * (len(numbers) - len(added))], origins][: 3 + len(beside)]
     return table(
-        titles,
+        titles[: len(columns)],
         [list(row) for row in zip(*columns, strict=True)],
         view,
         align=["left", "right", "left", "left"][: len(columns)],
@@ -560,29 +528,22 @@ def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
 
 
 def _patch_grid(document: PatchDocument, view: View) -> Lines:
-    effects_by_kind = {
-        kind: [(row.layer, row.head, row.recovered) for row in document.effects if row.attention == kind]
-        for kind in ("self", "cross")
-    }
-    return grids(effects_by_kind, view, say(view, "recovered share"), signed=True)
+    heads = by_attention((row, row.recovered) for row in document.effects)
+    return grids(heads, view, say(view, "recovered share"), signed=True)
 
 
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
     effects = document.effects
     largest = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
     effects_shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
-    largest_size = max((abs(effect.recovered) for effect in effects_shown), default=0.0)
     names = [short_name(effect) for effect in effects_shown]
     values = effect_columns([effect.recovered for effect in effects_shown])[0]
-    room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
-    length = min(max(room, SHORTEST_PATCH), LONGEST_PATCH)
-    bars = [
-        bar(abs(effect.recovered) / largest_size if largest_size else 0.0, length, ascii=view.ascii)
-        for effect in effects_shown
-    ]
+    sizes = [abs(effect.recovered) for effect in effects_shown]
+    lengths = {"shortest": SHORTEST_PATCH, "longest": LONGEST_PATCH}
+    columns = [names, values, bars(sizes, (names, [*values, "recovered"]), view, **lengths)]
     body = table(
         [say(view, "head"), say(view, "recovered"), ""],
-        [list(row) for row in zip(names, values, bars, strict=True)],
+        [list(row) for row in zip(*columns, strict=True)],
         view,
         align=["left", "right", "left"],
         title="how much of the clean text's answer one head brings back",

@@ -628,36 +628,22 @@ def _position_facts(
             listing(("X = E + P", ADDED.get(input_positions, message("P[i]: a vector"))), "; "),
             None if both is None else both[1],
         )
+    name = position_name(score_position)
     match score_position:
         case None:
             return "none", "nowhere", "X = E", None
         case Rope():
             per_pair, _ = frequencies(score_position, len(tokens))
             angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
-            return (
-                position_name(score_position),
-                "queries and keys",
-                message("angle of pair m at position i: i · θ^(−2m/d)"),
-                angles,
-            )
+            return name, "queries and keys", message("angle of pair m at position i: i · θ^(−2m/d)"), angles
         case Alibi():
             return "alibi", "scores", message("S + bias; bias = −slope · |i − j|"), bias
         case RelativeBuckets() | Disentangled():
-            return position_name(score_position), "scores", message("S + bias, learned for each distance j − i"), bias
+            return name, "scores", message("S + bias, learned for each distance j − i"), bias
         case RelativeSines():
-            return (
-                position_name(score_position),
-                "scores",
-                message("S + (Q + b)·R, with R of the sinusoid of i − j"),
-                bias,
-            )
+            return name, "scores", message("S + (Q + b)·R, with R of the sinusoid of i − j"), bias
         case FirstBlockAgain():
-            return (
-                position_name(score_position),
-                "scores",
-                message("S + ln(1 + times) for keys of the first block"),
-                bias,
-            )
+            return name, "scores", message("S + ln(1 + times) for keys of the first block"), bias
         case _:
             assert_never(score_position)
 
