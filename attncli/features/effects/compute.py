@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+import numpy as np
 from msgspec import UNSET
 
 from attncli.arrays.backend import EVERY, Selection
@@ -13,8 +14,18 @@ from attncli.errors import InputError, UsageError
 from attncli.features.cross.compute import states
 from attncli.features.effects.ablation import DRAWS, Removal, ablate_document, choose_backend, refuse_foreign
 from attncli.features.effects.ablation import effects_document as effects_document
-from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument, PatchRow, ToldHead
-from attncli.features.effects.logit_parts import logits_document
+from attncli.features.effects.document import (
+    AblateDocument,
+    LogitPart,
+    LogitsDocument,
+    LogitSource,
+    Looks,
+    Measure,
+    PatchDocument,
+    PatchRow,
+    ToldHead,
+)
+from attncli.features.effects.logit_parts import attribute, lens_rows, logit_sources
 from attncli.features.effects.measures import MeasureRequest, target_id, target_token
 from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
@@ -34,6 +45,7 @@ from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import listing, message
+from attncli.measure.row_facts import Floats
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
@@ -176,7 +188,41 @@ def logits(
     on_cost(branch_cost(model.spec, len(tokens), model.backend.dtype, predicts=True), len(tokens))
     position = len(tokens) - 1 if query is None else _span(tokens, query, note, unknown=unknown)[-1]
     target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
-    return logits_document(model, text, tokens, position, target_entry, versus_entry, by_token=by == "token", lens=lens)
+    refuse_foreign(model)
+    running = choose_backend(model, tokens, [])
+    attribution = attribute(running, position, target_entry, versus_entry)
+    sources = logit_sources(running, position, attribution.target, versus_entry) if by == "token" else {}
+    return LogitsDocument(
+        **header(model, text, tokens, computing=running.backend),
+        position=position,
+        target=target_token(model, attribution.target),
+        versus=None if versus_entry is None else target_token(model, versus_entry),
+        softcap=attribution.softcap,
+        logit=attribution.logit,
+        sum=sum(value for _, value in attribution.parts),
+        parts=[
+            LogitPart(
+                part=part.kind,
+                attention=part.attention,
+                layer=part.layer,
+                head=part.head,
+                value=value,
+                looks=Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
+                if part in attribution.looks
+                else UNSET,
+                sources=_source_rows(sources[part]) if part in sources else UNSET,
+            )
+            for part, value in attribution.parts
+        ],
+        lens=lens_rows(running, position, attribution.target) if lens else UNSET,
+        warnings=notes(model, text, tokens),
+    )
+
+
+def _source_rows(values: Floats) -> list[LogitSource]:
+    """What a head adds from each token, the largest first; tokens that it brings nothing from are left out."""
+    order = np.argsort(-np.abs(values), kind="stable").tolist()
+    return [LogitSource(source=source, value=float(values[source])) for source in order if values[source]]
 
 
 def patch(

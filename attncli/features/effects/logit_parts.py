@@ -1,4 +1,4 @@
-"""What each head adds to a token's logit, the logit lens, and the document of `attn logits` that says both."""
+"""What each head adds to a token's logit, and the logit lens."""
 
 from __future__ import annotations
 
@@ -6,85 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import UNSET, Struct, field
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array
-from attncli.documents.header import header, notes
 from attncli.errors import UnsupportedError
-from attncli.features.effects.ablation import choose_backend, refuse_foreign
-from attncli.features.effects.document import (
-    LensRow,
-    LensStage,
-    LensToken,
-    LogitPart,
-    LogitsDocument,
-    LogitSource,
-    Looks,
-)
+from attncli.features.effects.document import LensRow, LensStage, LensToken
 from attncli.features.effects.measures import next_logits, refuse_overflow, target_token
 from attncli.features.effects.sweep import SweepText
-from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace, head_outputs
-from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import HeldOutput, logits, run_layers, unembedding
-
-
-def logits_document(
-    model: Model,
-    text: str,
-    tokens: Sequence[Token],
-    position: int,
-    target: int | None,
-    versus: int | None,
-    *,
-    by_token: bool = False,
-    lens: bool = False,
-) -> LogitsDocument:
-    """Split a logit into its parts and return the `attn.logits/1` document. by_token: whether each head's part is split
-    by the token that it comes from. lens: whether what each layer would say next is told, too. Other arguments, errors:
-    as `attribute`."""
-    refuse_foreign(model)
-    running = choose_backend(model, tokens, [])
-    attribution = attribute(running, position, target, versus)
-    sources = logit_sources(running, position, attribution.target, versus) if by_token else {}
-    return LogitsDocument(
-        **header(model, text, tokens, computing=running.backend),
-        position=position,
-        target=target_token(model, attribution.target),
-        versus=None if versus is None else target_token(model, versus),
-        softcap=attribution.softcap,
-        logit=attribution.logit,
-        sum=sum(value for _, value in attribution.parts),
-        parts=[
-            LogitPart(
-                part=part.kind,
-                attention=part.attention,
-                layer=part.layer,
-                head=part.head,
-                value=value,
-                looks=Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
-                if part in attribution.looks
-                else UNSET,
-                sources=_source_rows(sources[part]) if part in sources else UNSET,
-            )
-            for part, value in attribution.parts
-        ],
-        lens=lens_rows(running, position, attribution.target) if lens else UNSET,
-        warnings=notes(model, text, tokens),
-    )
-
-
-def _source_rows(values: Floats) -> list[LogitSource]:
-    """What a head adds from each token, the largest first; tokens that it brings nothing from are left out."""
-    order = np.argsort(-np.abs(values), kind="stable").tolist()
-    return [LogitSource(source=source, value=float(values[source])) for source in order if values[source]]
-
 
 # Direct logit attribution: what each part of a model adds to a token's logit.
 

@@ -286,13 +286,9 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     extra = [
         term(f"{embedding.positions} positions") if embedding.positions else "",
         message("token types" if embedding.types else ""),
-    ]
-    extra += [
         message("times {scale}", scale=brief(embedding.scale)) if embedding.scale != 1 else "",
         _norm(embedding.norm),
-    ]
-    extra += [
-        message("a table {width} wide", width=embedding.width) if embedding.width not in (None, side.d_model) else ""
+        message("a table {width} wide", width=embedding.width) if embedding.width not in (None, side.d_model) else "",
     ]
     head = side.head
     ends = [_norm(side.final_norm), *([] if head is None else _head(head))]
@@ -327,19 +323,16 @@ def _head(head: HeadPart) -> list[str]:
 def _group(group: LayerGroup, view: View) -> Lines:
     title = message("layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers))
     norms = [listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()]
-    shape = [message("attention and feed-forward side by side")] if group.parallel else []
-    shape += [] if group.residual else [message("no residual")]
-    shape += [message("branches are added to what the norm before attention gives")] if group.normed else []
-    shape += (
-        [message("each branch times {branch_scale}", branch_scale=brief(group.branch_scale))]
+    shape = [
+        message("attention and feed-forward side by side") if group.parallel else "",
+        "" if group.residual else message("no residual"),
+        message("each branch times {branch_scale}", branch_scale=brief(group.branch_scale))
         if group.branch_scale != 1
-        else []
-    )
-    shape += (
-        [message("beside it a convolution over {convolution} tokens", convolution=group.convolution)]
+        else "",
+        message("beside it a convolution over {convolution} tokens", convolution=group.convolution)
         if group.convolution
-        else []
-    )
+        else "",
+    ]
     rows = [heading(title, "", view)]
     if group.attention is not None:
         rows += _attention("attention", group.attention, view)
@@ -364,21 +357,15 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         )
         if kv_heads != heads
         else "",
-    ]
-    sizes += [
         f"d_k {attention.d_k}",
         f"d_v {attention.d_v}",
         message(
             "scale {scale}", scale=brief(attention.scale) + (spell(f" = {root}", ascii=view.ascii) if root else "")
         ),
-    ]
-    sizes += [
         message("soft-cap {softcap}", softcap=brief(attention.softcap)) if attention.softcap else "",
         message("learned sinks" if attention.sinks else ""),
         message("gated" if attention.gated else ""),
-    ]
-    sizes += _qk_norm(attention.qk_norm) if attention.qk_norm else []
-    sizes += [
+        *(_qk_norm(attention.qk_norm) if attention.qk_norm else []),
         message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip)) if attention.clip else "",
         _latent(attention.latent) if attention.latent else "",
         _temperature(attention.temperature) if attention.temperature else "",
@@ -572,27 +559,18 @@ def _estimate(estimate: EstimatePart, view: View) -> Lines:
         for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])
         if size
     ]
+    title = message(
+        "a text of {tokens} through {layers}",
+        tokens=count_phrase(estimate.tokens, "token"),
+        layers=count_phrase(estimate.layers, "layer"),
+    )
+    peak = message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory))
     return stack(
         (
-            heading(
-                message(
-                    "a text of {tokens} through {layers}",
-                    tokens=count_phrase(estimate.tokens, "token"),
-                    layers=count_phrase(estimate.layers, "layer"),
-                ),
-                "",
-                view,
-            ),
+            heading(title, "", view),
             fact("reads", [size_words(estimate.bytes_read)], view),
             fact("computes", [message("{multiply_adds:,} multiply-adds", multiply_adds=estimate.multiply_adds)], view),
-            fact(
-                "memory",
-                [
-                    message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory)),
-                    *parts,
-                ],
-                view,
-            ),
+            fact("memory", [peak, *parts], view),
             fact("takes", [message("roughly {seconds:.1f} s", seconds=estimate.seconds)], view),
             remark(estimate.rule, view),
         )
@@ -648,20 +626,12 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
 def models_answer(document: ModelsDocument, view: View) -> Lines:
     """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
     local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
-    answer_sentences = [say(view, "{count} families run natively.", count=len(document.families))]
-    alias_names = say(view, contextual("between", ", ")).join(local_names[:MOST_NAMES])
-    answer_sentences.append(
-        say(
-            view,
-            plural(
-                "{count} of {total} short names is here and needs no download: {names}.",
-                "{count} of {total} short names are here and need no download: {names}.",
-                count=len(local_names),
-                total=len(document.aliases),
-                names=alias_names,
-            ),
-        )
-        if local_names
-        else ""
+    count = say(view, "{count} families run natively.", count=len(document.families))
+    short_names = plural(
+        "{count} of {total} short names is here and needs no download: {names}.",
+        "{count} of {total} short names are here and need no download: {names}.",
+        count=len(local_names),
+        total=len(document.aliases),
+        names=say(view, contextual("between", ", ")).join(local_names[:MOST_NAMES]),
     )
-    return sentences(answer_sentences, view)
+    return sentences([count, say(view, short_names) if local_names else ""], view)
