@@ -115,11 +115,8 @@ def answer(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
     sentences = _looks(state, loaded_run, view)
     sentences += [unknown_words_sentence(*loaded_run.unknown_count, view)] if loaded_run.unknown_count[0] else []
     sentences += _pair(state, loaded_run, view) if state.sight != "difference" else []
-    sentences += (
-        _difference(state, loaded_run, view)
-        if state.sight == "difference" and state.subtracted_head is not None
-        else []
-    )
+    if state.sight == "difference" and state.subtracted_head is not None:
+        sentences += _difference(state, loaded_run, view)
     model = loaded_run.record.model
     if model is not None:
         sentences.append(not_learned_note(model, view))
@@ -184,14 +181,9 @@ def _looks(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
             else say(view, "{query} can see no word: its weights and its output are 0.", query=word_text)
         ]
     if state.is_turned:
+        query, share = _word_text(others[first], view), percent(weights[first])
         return [
-            say(
-                view,
-                "{query} looks at {key} most: {share} of its weight.",
-                key=word_text,
-                query=_word_text(others[first], view),
-                share=percent(weights[first]),
-            )
+            say(view, "{query} looks at {key} most: {share} of its weight.", key=word_text, query=query, share=share)
         ]
     visible_count = int(np.count_nonzero(weights > 0)) or 1
     if weights[first] < EVEN / visible_count:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from attncli.draw.heatmap import Map, side_by_side
+from attncli.draw.heatmap import side_by_side
 from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
 from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
-from attncli.draw.shaded_matrix import matrix, visible
-from attncli.draw.tables import layer_and_head, links, table, vectors
+from attncli.draw.shaded_matrix import visible
+from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import position_and_text, quoted_ends
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.cross.document import CrossDocument, CrossHead
-from attncli.features.run.screen import shapes_part
-from attncli.language import message, plural
+from attncli.features.run.screen import head_map, head_table, more_heads, shapes_part
+from attncli.language import message
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
@@ -26,23 +26,13 @@ ALIGNED = 64
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
     """One line per layer, head, query and key, for `--plain`."""
     yield ["layer", "head", "query", "query_text", "key", "key_text", "weight"]
-    for layer in document.layers:
-        for head in layer.heads:
-            for query, row in enumerate(head.weights):
-                for key, weight in enumerate(row):
-                    texts = [
-                        side[index].text if index < len(side) else None
-                        for side, index in ((document.queries, query), (document.keys, key))
-                    ]
-                    yield [
-                        layer.layer,
-                        head.head,
-                        query,
-                        texts[0],
-                        key,
-                        texts[1],
-                        None if weight is None else float(weight),
-                    ]
+    queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
+    for layer, head in _heads_of(document):
+        for query, row in enumerate(head.weights):
+            for key, weight in enumerate(row):
+                text = keys[key] if key < len(keys) else None
+                number = None if weight is None else float(weight)
+                yield [layer, head.head, query, queries[query], key, text, number]
 
 
 def _heads_of(document: CrossDocument) -> list[tuple[int, CrossHead]]:
@@ -74,15 +64,7 @@ def _shapes(document: CrossDocument, view: View) -> Lines:
 def _maps(document: CrossDocument, view: View) -> Lines:
     heads = _heads_of(document)
     several = len({layer for layer, _ in heads}) > 1
-    maps = [
-        Map(
-            message("layer {layer} head {head}", layer=layer, head=head.head)
-            if several
-            else message("head {head}", head=head.head),
-            visible(head.weights, head.scores),
-        )
-        for layer, head in heads
-    ]
+    maps = [head_map(layer, head.head, visible(head.weights, head.scores), several=several) for layer, head in heads]
     queries, _ = _names(document)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=queries)
     return stack((heading("maps of the weights", "rows: queries, columns: keys", view), picture))
@@ -122,36 +104,20 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
             rows.append([query, "", message("(sees nothing)"), "", ""])
             continue
         key = position_and_text(row.key, keys[row.key], 16, view)
-        rows.append(
-            [
-                query,
-                spell("→", ascii=view.ascii),
-                key,
-                f"{row.weight:.{view.precision}f}",
-                bar(row.weight, room, ascii=view.ascii),
-            ]
-        )
+        weight, strip = f"{row.weight:.{view.precision}f}", bar(row.weight, room, ascii=view.ascii)
+        rows.append([query, spell("→", ascii=view.ascii), key, weight, strip])
     note = (
         message("the key with the largest weight; bars from 0 to 1")
         if heads == 1
         else message("the key with the largest weight, mean of {heads} heads; bars from 0 to 1", heads=heads)
     )
-    rest_count = len(document.alignment) - len(alignment)
-    rest_note = remark(
-        message(
-            "the first {shown} of {queries} queries shown; --full shows all",
-            shown=len(alignment),
-            queries=len(document.alignment),
-        )
-        if rest_count
-        else "",
-        view,
-    )
+    shown, total = len(alignment), len(document.alignment)
+    more = message("the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total)
     align = ["left", "left", "left", "right", "left"]
     body = table(
         ["query", "", message("best key"), "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4
     )
-    return stack((body, rest_note))
+    return stack((body, remark(more if shown < total else "", view)))
 
 
 def _tables(part: str, document: CrossDocument, view: View) -> Lines:
@@ -161,44 +127,10 @@ def _tables(part: str, document: CrossDocument, view: View) -> Lines:
     blocks = []
     for layer, head in heads_shown:
         place = message("layer {layer} head {head}", layer=layer, head=head.head)
-        match part:
-            case "scores":
-                note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
-                blocks.append(matrix(head.scores, queries, keys, view, signed=True, title="scores", note=note))
-            case "weights":
-                note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
-                blocks.append(
-                    matrix(
-                        visible(head.weights, head.scores),
-                        queries,
-                        keys,
-                        view,
-                        limits=(0.0, 1.0),
-                        title="weights",
-                        note=note,
-                    )
-                )
-            case _:
-                blocks.append(
-                    vectors(
-                        head.output,
-                        queries,
-                        view,
-                        title="output of the head",
-                        note=message("{place} · one vector per query", place=place),
-                    )
-                )
-    rest_count = len(heads) - len(heads_shown)
-    rest_note = (
-        plural(
-            "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
-            "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
-            count=rest_count,
-        )
-        if rest_count and part == "weights"
-        else ""
-    )
-    return stack((stack_spaced(blocks), remark(rest_note, view)))
+        note = message("{place} · one vector per query", place=place)
+        blocks.append(head_table(part, head, place, queries, keys, view, note=note))
+    more = more_heads(len(heads) - len(heads_shown)) if part == "weights" else ""
+    return stack((stack_spaced(blocks), remark(more, view)))
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
@@ -212,13 +144,12 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
 
 def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     """The answer in words: the strongest link."""
-    heads = sum(len(layer.heads) for layer in document.layers)
-    answer_sentences = []
-    if document.links:
-        link = document.links[0]
-        ends = quoted_ends(document.queries, document.keys, link, view)
-        answer_sentences.append(strongest_link_sentence(link, ends, view, several=heads > 1))
-    return [*answer_sentences, not_learned_note(document.model, view)]
+    note = not_learned_note(document.model, view)
+    if not document.links:
+        return [note]
+    link, several = document.links[0], len(_heads_of(document)) > 1
+    ends = quoted_ends(document.queries, document.keys, link, view)
+    return [strongest_link_sentence(link, ends, view, several=several), note]
 
 
 CROSS_PARTS: Parts[CrossDocument] = (

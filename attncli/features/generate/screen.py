@@ -34,19 +34,9 @@ def generate_screen(document: GenerateDocument, view: View) -> Lines:
 def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
     """One row per new token, layer and head for `--plain`, its first row the names of the columns."""
     yield (
-        "token",
-        "text",
-        "probability",
-        "layer",
-        "head",
-        "context",
-        "generated",
-        "lookback",
-        "lookback_per_key",
-        "top_key",
-        "top_weight",
-        *(f"region {region.name}" for region in document.regions or ()),
-    )
+        "token", "text", "probability", "layer", "head", "context", "generated", "lookback", "lookback_per_key",
+        "top_key", "top_weight", *(f"region {region.name}" for region in document.regions or ()),
+    )  # fmt: skip
     for token, step in zip(document.generated, document.steps, strict=True):
         for head in step.heads:
             shares = (getattr(head, name) for name in ("context", "generated", "lookback", "lookback_per_key"))
@@ -145,37 +135,35 @@ def _region_shares(document: GenerateDocument) -> NDArray:
     return np.concatenate([shares, [[step.generated] for step in document.steps]], 1)
 
 
-def generate_sentences(document: GenerateDocument, view: View) -> list[str]:
+def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     """How much of their weight the new words have on the prompt, and on its regions: means over words and heads."""
     if not document.steps:
-        return [say(view, "Nothing was added: the text ended at once.")]
+        yield say(view, "Nothing was added: the text ended at once.")
+        return
     mean = sum(step.lookback for step in document.steps) / len(document.steps)
-    answer_sentences = [
-        say(
-            view,
-            plural(
-                "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
-                "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
-                count=len(document.steps),
-                share=percent(mean),
-            ),
-        )
-    ]
+    yield say(
+        view,
+        plural(
+            "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
+            "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
+            count=len(document.steps),
+            share=percent(mean),
+        ),
+    )
     if document.regions is UNSET:
-        return answer_sentences
+        return
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     means = _region_shares(document).mean(0)
     order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
     shares = [message("{share} is in {region}", share=percent(means[place], 1), region=names[place]) for place in order]
-    answer_sentences.append(say(view, "Of what they look at, {shares}.", shares=listing(shares)))
+    yield say(view, "Of what they look at, {shares}.", shares=listing(shares))
     even = [step.even for step in document.steps if step.even is not UNSET]
     if even:
         of_keys = np.mean(even, 0)
         parts = [
             message("{share} in {region}", share=percent(of_keys[place], 1), region=names[place]) for place in order
         ]
-        answer_sentences.append(say(view, "Even attention would have {shares}.", shares=listing(parts)))
-    return answer_sentences
+        yield say(view, "Even attention would have {shares}.", shares=listing(parts))
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:

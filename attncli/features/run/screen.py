@@ -29,8 +29,9 @@ from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.features.cross.document import CrossHead
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.language import contextual, listing, message, plural, say, term
+from attncli.language import Message, contextual, listing, message, plural, say, term
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 
@@ -233,15 +234,7 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         return Lines()
     several = len({layer for layer, _ in heads_with_maps}) > 1
     heads_shown = heads_with_maps if view.full else heads_with_maps[:MAPS]
-    maps = [
-        Map(
-            message("layer {layer} head {head}", layer=layer, head=head.head)
-            if several
-            else message("head {head}", head=head.head),
-            _weights(head),
-        )
-        for layer, head in heads_shown
-    ]
+    maps = [head_map(layer, head.head, _weights(head), several=several) for layer, head in heads_shown]
     first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
     parts = [message("rows: queries, columns: keys")]
@@ -309,7 +302,7 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
         "what each value counts in what leaves the recurrence, O = A·V, before norm and gate: no softmax, so a weight "
         "may be negative, and a row's sum is anything"
     )
-    return stack((stack_spaced(tables), remark(meaning, view), remark(_more(len(heads) - len(heads_shown)), view)))
+    return stack((stack_spaced(tables), remark(meaning, view), remark(more_heads(len(heads) - len(heads_shown)), view)))
 
 
 def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:
@@ -326,10 +319,10 @@ def _below_weights(document: RunDocument, heads: int, shown_count: int, view: Vi
         if blind
         else ""
     )
-    return [remark(empty, view, style="yellow"), remark(_more(heads - shown_count), view)]
+    return [remark(empty, view, style="yellow"), remark(more_heads(heads - shown_count), view)]
 
 
-def _more(count: int) -> str:
+def more_heads(count: int) -> str:
     """How to see so many heads that are not shown."""
     return (
         plural(
@@ -346,44 +339,48 @@ def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: Vi
     texts = [token.text for token in document.tokens]
     queries = document.queries or None
     rows = texts if queries is None else [texts[index] for index in queries]
-    place = message("layer {layer} head {head}", layer=layer, head=head.head)
     values = getattr(head, part)
     if values is UNSET:
         return Lines()
+    place = message("layer {layer} head {head}", layer=layer, head=head.head)
+    note = listing((place, message("weights × values")), " · ")
+    keys = key_names(texts, values) if part != "output" else texts
+    return head_table(part, head, place, rows, keys, view, note=note, row_numbers=queries)
+
+
+def head_table(
+    part: str,
+    head: RunHead | CrossHead,
+    place: Message,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    view: View,
+    *,
+    note: str,
+    row_numbers: Sequence[int] | None = None,
+) -> Lines:
+    """A head's scores, weights or output in numbers. place: which head. note: of an output."""
     match part:
         case "scores":
             note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
             return matrix(
-                values,
-                rows,
-                key_names(texts, values),
-                view,
-                signed=True,
-                title="scores",
-                note=note,
-                row_numbers=queries,
+                head.scores, queries, keys, view, signed=True, title="scores", note=note, row_numbers=row_numbers
             )
         case "weights":
             note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
+            weights = visible(head.weights, head.scores)
             return matrix(
-                _weights(head),
-                rows,
-                key_names(texts, values),
-                view,
-                limits=(0.0, 1.0),
-                title="weights",
-                note=note,
-                row_numbers=queries,
+                weights, queries, keys, view, limits=(0.0, 1.0), title="weights", note=note, row_numbers=row_numbers
             )
         case _:
-            return vectors(
-                values,
-                rows,
-                view,
-                title="output of the head",
-                note=listing((place, message("weights × values")), " · "),
-                row_numbers=queries,
-            )
+            assert head.output is not UNSET, "a head without an output has no table of it"
+            return vectors(head.output, queries, view, title="output of the head", note=note, row_numbers=row_numbers)
+
+
+def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
+    """A small map of a head. several: whether heads of several layers stand beside it."""
+    place = message("layer {layer} head {head}", layer=layer, head=head)
+    return Map(place if several else message("head {head}", head=head), weights)
 
 
 def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
