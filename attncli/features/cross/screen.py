@@ -40,10 +40,6 @@ def _heads_of(document: CrossDocument) -> list[tuple[int, CrossHead]]:
     return [(layer.layer, head) for layer in document.layers for head in layer.heads]
 
 
-def _has_several_heads(document: CrossDocument, view: View) -> bool:
-    return len(_heads_of(document)) > 1
-
-
 def _header(document: CrossDocument, view: View) -> Lines:
     text = f"{document.query_text} → {document.key_text}"
     title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
@@ -52,13 +48,12 @@ def _header(document: CrossDocument, view: View) -> Lines:
 
 
 def _tokens(document: CrossDocument, view: View) -> Lines:
+    values = (
+        message("values from: {value_text}", value_text=document.value_text) if document.value_text is not None else ""
+    )
     query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
-    key_lines = stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view)))
+    key_lines = stack((heading("keys and values", values, view), tokens_part(document.keys, view)))
     return stack_spaced((query_lines, key_lines))
-
-
-def _shapes(document: CrossDocument, view: View) -> Lines:
-    return shapes_part(document.shapes, view)
 
 
 def _maps(document: CrossDocument, view: View) -> Lines:
@@ -83,12 +78,6 @@ def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
     heads = [head for layer in document.layers for head in layer.heads]
     wide = len(heads[0].weights[0]) if heads and len(heads[0].weights) else len(keys)
     return queries, keys + [f"bias_k {index}" for index in range(wide - len(keys))]
-
-
-def _values(document: CrossDocument) -> str:
-    return (
-        message("values from: {value_text}", value_text=document.value_text) if document.value_text is not None else ""
-    )
 
 
 def _alignment(document: CrossDocument, view: View) -> Lines:
@@ -155,8 +144,8 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
 CROSS_PARTS: Parts[CrossDocument] = (
     ScreenPart("header", _header),
     ScreenPart("tokens", _tokens),
-    ScreenPart("shapes", _shapes),
-    ScreenPart("maps", _maps, _has_several_heads),
+    ScreenPart("shapes", lambda document, view: shapes_part(document.shapes, view)),
+    ScreenPart("maps", _maps, lambda document, view: len(_heads_of(document)) > 1),
     ScreenPart("alignment", _alignment),
     ScreenPart("scores", partial(_tables, "scores")),
     ScreenPart("weights", partial(_tables, "weights")),

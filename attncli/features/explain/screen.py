@@ -168,18 +168,6 @@ def _header(derivation: Derivation, view: View) -> Lines:
     return stack(blocks) if derivation.compact else stack_spaced(blocks)
 
 
-def _flow(derivation: Derivation, view: View) -> Lines:
-    return flow_part(derivation.document, view)
-
-
-def _tokens(derivation: Derivation, view: View) -> Lines:
-    return shown_tokens(derivation.document, view)
-
-
-def _shapes(derivation: Derivation, view: View) -> Lines:
-    return shapes_part(derivation.document.shapes, view)
-
-
 def _matrix(part: str, derivation: Derivation, view: View) -> Lines:
     return Lines() if view.show is None else _projection(part, derivation.document, view)
 
@@ -201,15 +189,11 @@ def _after(part: str, derivation: Derivation, view: View) -> Lines:
     return stack((remark(lead_sentence, view, style=""), part_lines)) if part_lines.rows else Lines()
 
 
-def _answer(derivation: Derivation, view: View) -> Lines:
-    return derivation.answer()
-
-
 EXPLAIN_PARTS: Parts[Derivation] = (
     ScreenPart("header", _header),
-    ScreenPart("flow", _flow),
-    ScreenPart("tokens", _tokens, _is_full),
-    ScreenPart("shapes", _shapes, _is_full),
+    ScreenPart("flow", lambda derivation, view: flow_part(derivation.document, view)),
+    ScreenPart("tokens", lambda derivation, view: shown_tokens(derivation.document, view), _is_full),
+    ScreenPart("shapes", lambda derivation, view: shapes_part(derivation.document.shapes, view), _is_full),
     ScreenPart("W_Q", partial(_matrix, "W_Q"), never),
     ScreenPart("W_K", partial(_matrix, "W_K"), never),
     ScreenPart("W_V", partial(_matrix, "W_V"), never),
@@ -224,7 +208,7 @@ EXPLAIN_PARTS: Parts[Derivation] = (
     ScreenPart("further", partial(_step, "further")),
     ScreenPart("residual", partial(_after, "residual"), _follows),
     ScreenPart("matrices", partial(_after, "matrices"), _is_full),
-    ScreenPart("answer", _answer),
+    ScreenPart("answer", lambda derivation, view: derivation.answer()),
 )
 
 

@@ -25,6 +25,7 @@ from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.across_screens import ACROSS, across_part, across_sentences
 from attncli.features.heads.document import DirectionToken, HeadMetrics, HeadsDocument, MetricValue, label_name
+from attncli.features.run.screen import head_map
 from attncli.language import contextual, listing, message, plural, say, say_each, term
 
 WORDS_OF_AN_END, WORD_CELLS = 3, 14
@@ -176,10 +177,7 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
         return Lines()
     several = len({head.layer for head, _ in head_weights}) > 1
     heads_shown = head_weights if view.full else head_weights[:MAPS]
-    maps = [
-        Map(_name(head) if several else message("head {head}", head=head.head), weights)
-        for head, weights in heads_shown
-    ]
+    maps = [head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown]
     average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
     more = (

@@ -326,6 +326,7 @@ def _group(group: LayerGroup, view: View) -> Lines:
     shape = [
         message("attention and feed-forward side by side") if group.parallel else "",
         "" if group.residual else message("no residual"),
+        message("branches are added to what the norm before attention gives") if group.normed else "",
         message("each branch times {branch_scale}", branch_scale=brief(group.branch_scale))
         if group.branch_scale != 1
         else "",

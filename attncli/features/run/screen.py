@@ -152,10 +152,6 @@ def run_screen(document: RunDocument, view: View) -> Lines:
     return fit_to_view(draw_parts(RUN_PARTS, document, view), view)
 
 
-def _has_one_layer(document: RunDocument, view: View) -> bool:
-    return not several_layers(document)
-
-
 def _is_short(document: RunDocument, view: View) -> bool:
     return view.full or not several_layers(document)
 
@@ -167,14 +163,6 @@ def _has_maps(document: RunDocument, view: View) -> bool:
 
 def _has_tables(document: RunDocument, view: View) -> bool:
     return bool(document.layers)
-
-
-def _has_average(document: RunDocument, view: View) -> bool:
-    return document.average is not UNSET and view.full
-
-
-def _shapes(document: RunDocument, view: View) -> Lines:
-    return shapes_part(document.shapes, view)
 
 
 def _overview(document: RunDocument, view: View) -> Lines:
@@ -435,7 +423,11 @@ def run_hint(document: RunDocument, view: View) -> Lines:
 RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, _is_short),
-    ScreenPart("shapes", _shapes, _has_one_layer),
+    ScreenPart(
+        "shapes",
+        lambda document, view: shapes_part(document.shapes, view),
+        lambda document, view: not several_layers(document),
+    ),
     ScreenPart("overview", _overview, lambda document, view: several_layers(document)),
     ScreenPart("maps", maps_part, _has_maps),
     ScreenPart("embedding", partial(stage_part, "embedding"), never),
@@ -466,6 +458,6 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("region-pairs", region_pairs_part, has_regions),
     ScreenPart("region-links", region_links_part, has_regions),
     ScreenPart("links", links_part),
-    ScreenPart("average", _average, _has_average),
+    ScreenPart("average", _average, lambda document, view: document.average is not UNSET and view.full),
     ScreenPart("answer", _answer),
 )

@@ -56,10 +56,6 @@ def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
                     )
 
 
-def _shapes(document: TensorsDocument, view: View) -> Lines:
-    return shapes_part(document.shapes, view)
-
-
 def _links(document: TensorsDocument, view: View) -> Lines:
     queries, keys = [say(view, "query")] * document.queries, [say(view, "key")] * document.keys
     place = None if sum(len(entry.heads) for entry in document.batch) == 1 else partial(_place, view=view)
@@ -234,7 +230,7 @@ def _link_of_choice(document: TensorsDocument) -> CapturedLink:
 
 TENSORS_PARTS: Parts[TensorsDocument] = (
     ScreenPart("header", _header),
-    ScreenPart("shapes", _shapes),
+    ScreenPart("shapes", lambda document, view: shapes_part(document.shapes, view)),
     ScreenPart("scores", partial(_tables, "scores")),
     ScreenPart("weights", partial(_tables, "weights")),
     ScreenPart("output", partial(_tables, "output")),
