@@ -79,7 +79,9 @@ def test_page_explorer_and_derivation_number_the_steps_alike() -> None:
     assert [step.words for step in TOUR if step.words in words] == [step.words for step in TOUR[1:]]
     assert [stop.tour_step for stop in STOPS if stop.tour_step] == list(TOUR[-2:])
     numbers = {step.name: str(number) for number, step in enumerate(TOUR)}
-    titles = re.findall(r"(?m)^([1-5]) (\w+)", ask("explain", TEXT, "--query", "cat").out)
+    screen = ask("explain", TEXT, "--query", "cat").out
+    titles = re.findall(r"(?m)^([1-5]) (\w+)", screen)
     steps = {name: number for number, name in titles if name in numbers}
     assert list(steps) == ["similarity", "scale", "mask", "softmax", "output"]
     assert steps.items() <= numbers.items()
+    assert all(f"\n{number} {TOUR[number].title}  " in screen for number in (6, 7))
