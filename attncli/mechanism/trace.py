@@ -110,7 +110,22 @@ def notebook_formats(result: object) -> dict[str, str]:
     return VIEWS[-1]().bundle(result) if VIEWS else {"text/plain": repr(result)}
 
 
-class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
+class NotebookResult:
+    """A result that a notebook shows as its page or its screen."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and the text beside it."""
+        del include, exclude
+        return notebook_formats(self)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows that asks for HTML alone."""
+        return self._repr_mimebundle_().get("text/html")
+
+
+class AttentionTrace(NotebookResult, Struct, Generic[Library], frozen=True, eq=False):
     """Every stage of one attention, as `attncli.attention` returns it.
 
     raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query, v_dim].
@@ -130,15 +145,6 @@ class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
         """The sizes, not the numbers."""
         return f"<AttentionTrace: weights {list(self.weights.shape)}, mixed {list(self.mixed.shape)}>"
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows: the page, and the text beside it."""
-        del include, exclude
-        return notebook_formats(self)
-
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows that asks for HTML alone."""
-        return self._repr_mimebundle_().get("text/html")
-
 
 class Later:
     """An array that is made when it is first asked for, and then held in place of what it is made of."""
@@ -155,7 +161,7 @@ class Later:
         return self._array
 
 
-class LayerTrace(Struct, frozen=True, eq=False):
+class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
     """What one layer did: its stages by name, the vectors that entered it and those that left.
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
@@ -182,15 +188,6 @@ class LayerTrace(Struct, frozen=True, eq=False):
         """The layer and the sizes of its stages, not their numbers."""
         sizes = ", ".join(f"{name} {list(self.stages[name].shape)}" for name in order_stages(self.stages))
         return f"<LayerTrace of layer {self.layer}: {sizes}>"
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows: the page, and the text beside it."""
-        del include, exclude
-        return notebook_formats(self)
-
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows that asks for HTML alone."""
-        return self._repr_mimebundle_().get("text/html")
 
 
 class Shape(Struct, frozen=True):

@@ -101,15 +101,14 @@ class Config:
         self.read_keys: set[str] = set()
         self.notes: list[str] = []
 
-    def get(self, *keys: str) -> Any:
-        """The value of the first key that is there and not null, else None."""
+    def get(self, *keys: str, default: Any = None) -> Any:
+        """The value of the first key that is there and not null, else the default."""
         self.read_keys.update(keys)
-        return next((self.values[key] for key in keys if self.values.get(key) is not None), None)
+        return next((self.values[key] for key in keys if self.values.get(key) is not None), default)
 
     def whole(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         """A whole number in [least, most]."""
-        value = self.get(*keys)
-        value = default if value is None else value
+        value = self.get(*keys, default=default)
         if value is None:
             raise self._missing(keys)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -125,21 +124,13 @@ class Config:
 
     def number(self, *keys: str, default: float | None = None) -> float:
         """A number from 10⁻³⁰ to 10¹⁵."""
-        value = self.get(*keys)
-        value = default if value is None else value
+        value = self.get(*keys, default=default)
         if value is None:
             raise self._missing(keys)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
-            raise self._wrong(
-                keys,
-                value,
-                message(
-                    "a number from {smallest_number:g} to {largest_number:g}",
-                    smallest_number=SMALLEST_NUMBER,
-                    largest_number=LARGEST_NUMBER,
-                ),
-            )
+            ends = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
+            raise self._wrong(keys, value, message("a number from {smallest_number:g} to {largest_number:g}", **ends))
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
@@ -151,15 +142,14 @@ class Config:
 
     def flag(self, *keys: str, default: bool) -> bool:
         """True or false."""
-        value = self.get(*keys)
-        if value is not None and not isinstance(value, bool):
+        value = self.get(*keys, default=default)
+        if not isinstance(value, bool):
             raise self._wrong(keys, value, message("true or false"))
-        return default if value is None else value
+        return value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
         """What one of the words in `among` stands for. Raises UnsupportedError for a word that is not there."""
-        value = self.get(*keys)
-        value = default if value is None else value
+        value = self.get(*keys, default=default)
         if not isinstance(value, str):
             raise self._wrong(keys, value, message("a word"))
         if value not in among:

@@ -8,11 +8,11 @@ from attncli.arrays.backend import SCORE_ITEM, Array, backend_of
 from attncli.errors import LimitError, UnsupportedError, UsageError
 from attncli.inputs.token import Token
 from attncli.language import listing, message
-from attncli.mechanism.trace import LayerTrace, notebook_formats
+from attncli.mechanism.trace import LayerTrace, NotebookResult
 from attncli.models.estimate import free_memory
 
 
-class TextTrace:
+class TextTrace(NotebookResult):
     """What a text gives in each layer of a model: iterate for one layer after the other, or take `weights` of all.
 
     Iterating runs the model and holds one layer at a time; iterating again runs it again. A notebook shows the page of
@@ -134,12 +134,3 @@ class TextTrace:
         name = f" in {self.name}" if self.name else ""
         what = message("layers {numbers} of {heads} heads", numbers=numbers, heads=heads)
         return f"<TextTrace of {len(self.tokens)} tokens{name}: {what}; iterate for layers, .weights for all>"
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows: the page, and the text beside it."""
-        del include, exclude
-        return notebook_formats(self)
-
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows that asks for HTML alone."""
-        return self._repr_mimebundle_().get("text/html")

@@ -49,6 +49,9 @@ class Eviction(Mask, frozen=True):
     def reach(self, i: Ints, keys: int) -> Reach:
         return before(i)
 
+    def pairs(self, n: int) -> int | None:
+        return cached_pairs(self.budget, n)
+
     def check_size(self, queries: int, keys: int) -> None:
         check_budget(self.spec(), self.budget, keys)
 
@@ -84,9 +87,6 @@ class HeavyHitters(Eviction, frozen=True):
             recent=self.recent,
         )
 
-    def pairs(self, n: int) -> int | None:
-        return cached_pairs(self.budget, n)
-
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
 
@@ -114,9 +114,6 @@ class LastQuery(Eviction, frozen=True):
             "a cache of {budget} keys: each query forgets the one that it looks at least over all heads",
             budget=self.budget,
         )
-
-    def pairs(self, n: int) -> int | None:
-        return cached_pairs(self.budget, n)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
@@ -161,6 +158,9 @@ class LastWindow(Eviction, frozen=True):
             pool=self.pool,
         )
 
+    def pairs(self, n: int) -> int | None:
+        return None
+
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         queries, keys = grouped(backend, q, k)
         kv, group, count, _ = queries.shape
@@ -198,9 +198,6 @@ class ByChance(Eviction, frozen=True):
             "a cache of {budget} keys: its own, and others of which one is forgotten by chance for each new one",
             budget=self.budget,
         )
-
-    def pairs(self, n: int) -> int | None:
-        return cached_pairs(self.budget, n)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
