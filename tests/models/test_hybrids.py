@@ -113,6 +113,12 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
+def test_latent_attention_has_no_circuits(tmp_path: Path) -> None:
+    refused = ask("heads", "--model", str(make(CASES["kimi_linear"], tmp_path)), "--ids", "7 3", "--across", "circuits")
+    assert refused.code == 4
+    assert "normed narrow vector" in refused.err
+
+
 def test_configs_as_first_published(tmp_path: Path) -> None:
     """Nemotron-H's layers as letters under another prefix; Kimi Linear's sizes and layers in an object of their own."""
     for name, gone, instead in (

@@ -113,9 +113,14 @@ class AcrossHeads:
 def heads_of(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
     """The weights of a layer's heads as circuits take them; norms before the attention are not folded in.
 
-    Raises UnsupportedError for a model without output projection.
+    Raises UnsupportedError for a model without output projection, and for latent attention.
     """
     attention, weights = model.spec.blocks[layer].attention, model.store.layer(model.backend, layer)
+    if attention.latent is not None:
+        raise UnsupportedError(
+            "circuits need one matrix each for keys and values, and this model makes them of a normed narrow vector",
+            expected="--across rollout, flow or similarity",
+        )
 
     def matrix(role: str) -> np.ndarray[Any, Any]:
         weight = weights(f"attn.{role}.weight")
