@@ -279,12 +279,12 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: 
     return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
 
-def token_reference(tokens: Sequence[TokenRow], index: int) -> str:
-    """A token as an option on a command line names it: by its text where that is a word that stands once, else by its
-    place."""
+def token_reference(tokens: Sequence[TokenRow], index: int, view: View) -> str:
+    """A token as an option on a command line names it: by its text where that is a word that stands once and can be
+    written, else by its place."""
     text = tokens[index].text.strip()
     alone = sum(token.text.strip() == text for token in tokens) == 1
-    return text if alone and text.isalnum() else f"'#{index}'"
+    return text if alone and text.isalnum() and (text.isascii() or not view.ascii) else f"'#{index}'"
 
 
 def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:

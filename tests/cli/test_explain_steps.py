@@ -176,5 +176,7 @@ def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
     key = ("'#0'", "and", "'#2'")[int(np.argmax(weights))]  # a word that stands twice is named by its place
     assert f"6 the other heads  attn find … --from '#2' --to {key}\n" in answer
     assert "7 without the head  attn ablate … --query '#2' --head L0H2\n" in answer
+    # where its letters cannot be written a word is named by its place, too
+    assert "--query '#2'" in ask("explain", "我 看 你", "--ascii", "--show", "further").out
     assert ask(*several, "--show", "further").out.count("\n") == 2
     assert "attn ablate" not in ask(*several, "--brief").out

@@ -341,7 +341,7 @@ class Derivation:
         head."""
         document, view, model = self.document, self.view, self.document.model
         tokens, best = document.tokens, int(np.argmax(self.weights[: len(document.tokens)]))
-        query, key = (token_reference(tokens, index) for index in (document.query, best))
+        query, key = (token_reference(tokens, index, view) for index in (document.query, best))
         other_heads = f"attn find … --from {query} --to {key}"
         without_head = f"attn ablate … --query {query} --head L{document.layer}H{document.head}"
         if model.attending == model.heads == 1:

@@ -416,7 +416,7 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     query = document.queries[0]
     if document.tokens[query].unknown:  # attn ablate takes no such word
         return Lines()
-    name = token_reference(document.tokens, query)
+    name = token_reference(document.tokens, query, view)
     return remark(say(view, "Does it matter?  attn ablate … --query {query}", query=name), view)
 
 

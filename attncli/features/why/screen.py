@@ -296,7 +296,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
         ]
     if any(share >= LEAST for share in shares):
         blocks.append(remark("tint: how far above what its row expects the score of each word is", view))
-    matters = say(view, "Does it matter?  {command}", command=_next_command(document))
+    matters = say(view, "Does it matter?  {command}", command=_next_command(document, view))
     return stack((*blocks, sentences([*why_sentences(document, view), matters], view)))
 
 
@@ -320,11 +320,11 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
     return [capitalize(text) for text in texts if text]
 
 
-def _next_command(document: WhyDocument) -> str:
+def _next_command(document: WhyDocument, view: View) -> str:
     """What would tell whether the link matters."""
     link = document.link
     sides = ((document.tokens, link.query), (document.keys, link.key))
-    ends = [token_reference(tokens, index) for tokens, index in sides]
+    ends = [token_reference(tokens, index, view) for tokens, index in sides]
     cross = " --cross" if link.attention == "cross" else ""
     return f"attn ablate … --from {ends[0]} --to {ends[1]}{cross}"
 
