@@ -288,18 +288,14 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
     return [part for part in facts if part]
 
 
-def _alignment_notes(document: CompareDocument, view: View) -> list[Lines]:
+def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     """Which tokens are compared, where not all are."""
     only = document.only
     if not only.a and not only.b:
-        has_moved = any(left != right for left, right in document.aligned)
-        return (
-            [remark("the same tokens in another order: each is compared with itself, in the order of A", view)]
-            if has_moved
-            else []
-        )
-    notes = []
-    for letter in "ab":
+        if any(left != right for left, right in document.aligned):
+            yield remark("the same tokens in another order: each is compared with itself, in the order of A", view)
+        return
+    for letter, title in (("a", message("only in A")), ("b", message("only in B"))):
         if places := getattr(only, letter):
             tokens = getattr(document, letter).tokens
             token_names = [
@@ -307,22 +303,13 @@ def _alignment_notes(document: CompareDocument, view: View) -> list[Lines]:
             ]
             more = len(places) - len(token_names)
             token_names += [f"… (+{more})"] if more else []
-            notes.append(
-                fact(
-                    message("only in A" if letter == "a" else "only in B"), [" ".join(token_names)], view, is_ours=False
-                )
-            )
-    notes.append(
-        remark(
-            plural(
-                "compared: {count} token that both texts have",
-                "compared: {count} tokens that both texts have",
-                count=len(document.aligned),
-            ),
-            view,
-        )
+            yield fact(title, [" ".join(token_names)], view, is_ours=False)
+    shared = plural(
+        "compared: {count} token that both texts have",
+        "compared: {count} tokens that both texts have",
+        count=len(document.aligned),
     )
-    return notes
+    yield remark(shared, view)
 
 
 # In words, what two compared sides differ in.

@@ -447,19 +447,15 @@ def _warnings(documents: Sequence[AblateDocument]) -> list[str]:
         for warning in document.warnings
         if warning not in note
     )
-    count = sum(map(bool, notes))
-    count_notes = (
-        [
-            message(
-                "{count} of {documents} texts hold words that are unknown to this model",
-                count=count,
-                documents=len(documents),
-            )
-        ]
-        if count
-        else []
-    )
-    return [*dict.fromkeys(document_warnings), *count_notes]
+    unique_warnings = list(dict.fromkeys(document_warnings))
+    if count := sum(map(bool, notes)):
+        unknown = message(
+            "{count} of {documents} texts hold words that are unknown to this model",
+            count=count,
+            documents=len(documents),
+        )
+        unique_warnings.append(unknown)
+    return unique_warnings
 
 
 def mean_of(effect: MeanEffect, name: Reading) -> float:

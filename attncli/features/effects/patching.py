@@ -184,11 +184,7 @@ class _Recovery:
 
     def __init__(self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int) -> None:
         self._model, self._backend, self._request, self._first = model, backend, request, first
-        self._baseline = self.read(hidden[None])
-
-    @property
-    def baseline(self) -> Readings:
-        return self._baseline
+        self.baseline = self.read(hidden[None])
 
     def read(self, after: Array) -> Readings:
         patching = self._request.patching

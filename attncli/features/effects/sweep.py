@@ -309,9 +309,7 @@ class _Leaver:
             places = self._group.get((trace.layer, kind), [])
             if not places:
                 continue
-            of = trace if kind == "self" else trace.cross
-            assert of is not None
-            head_values = self._backend.numpy(of.stages["mixed"])
+            head_values = self._backend.numpy(of_kind(trace, kind).stages["mixed"])
             idle = _idle(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
             replacement = self._plan.change(trace, weights, kind)
             waiting: list[Numbers] = []
