@@ -356,20 +356,18 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
     """What each layer would say next, and how likely the target is there."""
     if document.lens is UNSET:
         return Lines()
-    rows = []
-    for row in document.lens:
-        words_said = [
-            f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}" for entry in row.top[:LENS_WORDS]
+    rows = [
+        [
+            "" if row.layer is None else f"L{row.layer}",
+            say(view, LENS_STAGES[row.stage]),
+            f"{row.rank:,}",
+            f"{row.probability:.3f}",
+            "  ".join(
+                f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}" for entry in row.top[:LENS_WORDS]
+            ),
         ]
-        rows.append(
-            [
-                "" if row.layer is None else f"L{row.layer}",
-                say(view, LENS_STAGES[row.stage]),
-                f"{row.rank:,}",
-                f"{row.probability:.3f}",
-                "  ".join(words_said),
-            ]
-        )
+        for row in document.lens
+    ]
     target = quoted_word(document.target.text, view)
     return table(
         ["", "", say(view, "rank"), say(view, "probability"), say(view, "would say next")],

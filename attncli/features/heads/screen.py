@@ -273,7 +273,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         (
             bodies[0],
             remark(uniform_note, view),
-            remark(settings_note(document), view),
+            remark(listing(_settings(document), "; "), view),
             *(stack((BLANK, body)) for body in bodies[1:]),
         )
     )
@@ -423,36 +423,28 @@ def _sorted_by(head: HeadMetrics) -> float | None:
     return None if head.sorted_by is UNSET else head.sorted_by
 
 
-def settings_note(document: HeadsDocument) -> str:
-    """What these numbers leave out, and in which order the heads come; "" for nothing to say."""
-    notes = []
+def _settings(document: HeadsDocument) -> Iterator[str]:
+    """What these numbers leave out, and in which order the heads come."""
     excluded, sort = document.excluded, document.sort
     if excluded:
         scaling_note = message(
             "rows scaled to sum to 1 again" if excluded.renormalised else "weights as they were, rows sum to less"
         )
-        notes.append(
-            message(
-                "excluded from every number: {names}; {scaling_note}",
-                names=listing(KINDS[name] for name in excluded.names),
-                scaling_note=scaling_note,
-            )
+        yield message(
+            "excluded from every number: {names}; {scaling_note}",
+            names=listing(KINDS[name] for name in excluded.names),
+            scaling_note=scaling_note,
         )
     if sort:
-        notes.append(
-            message(
-                "sorted by {metric}, smallest first" if sort.rising else "sorted by {metric}, largest first",
-                metric=term(sort.metric),
-            )
+        yield message(
+            "sorted by {metric}, smallest first" if sort.rising else "sorted by {metric}, largest first",
+            metric=term(sort.metric),
         )
     if document.links_leave_out:
-        notes.append(
-            message(
-                "top links leave out {links_leave_out} (--all-links counts all)",
-                links_leave_out=listing(KINDS[name] for name in document.links_leave_out),
-            )
+        yield message(
+            "top links leave out {links_leave_out} (--all-links counts all)",
+            links_leave_out=listing(KINDS[name] for name in document.links_leave_out),
         )
-    return listing(notes, "; ")
 
 
 # The answer of `attn.heads/1`: where heads rest, who looks at a neighbour, the strongest link.

@@ -538,20 +538,23 @@ def _routing(experts: ExpertsPart) -> list[str]:
     """How experts are chosen, where it is not by a softmax over all of them."""
     routing = experts.routing
     score = message("shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax")
-    facts = [experts.activation, _gate_bound(experts.bounded), score]
-    if routing.groups > 1:
-        facts.append(
-            message(
-                "of the best {groups_chosen} of {groups} groups, by their best {group_by}",
-                groups_chosen=routing.groups_chosen,
-                groups=routing.groups,
-                group_by=routing.group_by,
-            )
+    return [
+        experts.activation,
+        _gate_bound(experts.bounded),
+        score,
+        message(
+            "of the best {groups_chosen} of {groups} groups, by their best {group_by}",
+            groups_chosen=routing.groups_chosen,
+            groups=routing.groups,
+            group_by=routing.group_by,
         )
-    facts += [message("a learned correction where the best are sought")] if routing.corrected else []
-    facts += [message("shares made to sum to 1")] if experts.renormalise else []
-    facts += [message("shares times {factor}", factor=brief(routing.factor))] if routing.factor != 1 else []
-    return [*facts, *([message("shares multiply what an expert reads")] if routing.of_input else [])]
+        if routing.groups > 1
+        else "",
+        message("a learned correction where the best are sought") if routing.corrected else "",
+        message("shares made to sum to 1") if experts.renormalise else "",
+        message("shares times {factor}", factor=brief(routing.factor)) if routing.factor != 1 else "",
+        message("shares multiply what an expert reads") if routing.of_input else "",
+    ]
 
 
 def _estimate(estimate: EstimatePart, view: View) -> Lines:
@@ -606,22 +609,17 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
         parameters=f"{document.parameters:,}",
         heads=max(heads, default=0),
     )
-    answer_sentences = [size_sentence]
-    if document.estimate is not None:
-        estimate = document.estimate
-        answer_sentences.append(
-            say(
-                view,
-                plural(
-                    "A text of {count} token takes about {seconds} s, and {memory} of memory besides the program.",
-                    "A text of {count} tokens takes about {seconds} s, and {memory} of memory besides the program.",
-                    count=estimate.tokens,
-                    seconds=f"{estimate.seconds:.1f}",
-                    memory=size_words(estimate.peak_memory),
-                ),
-            )
-        )
-    return sentences(answer_sentences, view)
+    if document.estimate is None:
+        return sentences([size_sentence], view)
+    estimate = document.estimate
+    costs = plural(
+        "A text of {count} token takes about {seconds} s, and {memory} of memory besides the program.",
+        "A text of {count} tokens takes about {seconds} s, and {memory} of memory besides the program.",
+        count=estimate.tokens,
+        seconds=f"{estimate.seconds:.1f}",
+        memory=size_words(estimate.peak_memory),
+    )
+    return sentences([size_sentence, say(view, costs)], view)
 
 
 def models_answer(document: ModelsDocument, view: View) -> Lines:

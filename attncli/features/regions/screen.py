@@ -62,51 +62,42 @@ def _signed(value: float | None, *, plus: bool = True) -> str:
     return "-" if value is None else format_signed(value, 3) if plus else format_fixed(value, 3)
 
 
-def regions_sentences(document: RegionsDocument, view: View) -> list[str]:
+def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
     """Which region the answer draws on most, and which it does without."""
     answer = quote_text("".join(token.text for token in document.target), view)
-    answer_sentences = [
-        say(
-            view,
-            plural(
-                "{answer} ({count} token) has the probability {share} after this text.",
-                "{answer} ({count} tokens) has the probability {share} after this text.",
-                count=len(document.target),
-                answer=answer,
-                share=percent(exp(document.logprob), 1) if document.logprob is not None else "-",
-            ),
-        )
-    ]
+    yield say(
+        view,
+        plural(
+            "{answer} ({count} token) has the probability {share} after this text.",
+            "{answer} ({count} tokens) has the probability {share} after this text.",
+            count=len(document.target),
+            answer=answer,
+            share=percent(exp(document.logprob), 1) if document.logprob is not None else "-",
+        ),
+    )
     measured = [effect for effect in document.effects if effect.change is not None]
     if measured and -(measured[0].change or 0.0) > LITTLE:
         first = measured[0]
-        answer_sentences.append(
-            say(
-                view,
-                "It draws most on {region}: without it its log probability falls by {loss}, "
-                "its probability to {share}.",
-                region=quote_text(_name(document, first, view), view),
-                loss=f"{-(first.change or 0.0):.2f}",
-                share=percent(exp(first.logprob or 0.0), 1),
-            )
+        yield say(
+            view,
+            "It draws most on {region}: without it its log probability falls by {loss}, its probability to {share}.",
+            region=quote_text(_name(document, first, view), view),
+            loss=f"{-(first.change or 0.0):.2f}",
+            share=percent(exp(first.logprob or 0.0), 1),
         )
     elif measured:
-        answer_sentences.append(
-            say(view, "No region lowers its log probability by more than 0.01 when it cannot be read.")
-        )
+        yield say(view, "No region lowers its log probability by more than 0.01 when it cannot be read.")
     idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) <= LITTLE]
     if idle and -(measured[0].change or 0.0) > LITTLE:
-        answer_sentences.append(
-            say(
-                view,
-                plural(
-                    "{count} region changes it by less than 0.01.",
-                    "{count} regions change it by less than 0.01.",
-                    count=len(idle),
-                ),
-            )
+        yield say(
+            view,
+            plural(
+                "{count} region changes it by less than 0.01.",
+                "{count} regions change it by less than 0.01.",
+                count=len(idle),
+            ),
         )
-    return [*answer_sentences, not_learned_note(document.model, view)]
+    yield not_learned_note(document.model, view)
 
 
 def _answer(document: RegionsDocument, view: View) -> Lines:

@@ -84,67 +84,55 @@ def _ends(score: FetchScore, digits: int, view: View) -> str:
     return f"{format_fixed(score.low, digits)}{spell('…', ascii=view.ascii)}{format_fixed(score.high, digits)}"
 
 
-def retrieval_sentences(document: RetrievalDocument, view: View) -> list[str]:
+def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str]:
     """Whether the model does the task, which heads fetch, and what is left without them."""
-    answer_sentences = [
-        say(
-            view,
-            "The model gives {recall} of the answers' tokens, and most of the answer in {answered} of {runs} texts.",
-            recall=percent(document.recall),
-            answered=document.answered,
-            runs=document.runs,
-        )
-    ]
+    yield say(
+        view,
+        "The model gives {recall} of the answers' tokens, and most of the answer in {answered} of {runs} texts.",
+        recall=percent(document.recall),
+        answered=document.answered,
+        runs=document.runs,
+    )
     if not document.heads:
-        return [*answer_sentences, say(view, "It does not do the task, so that no head can be said to fetch.")]
+        yield say(view, "It does not do the task, so that no head can be said to fetch.")
+        return
     first = document.heads[0]
     writer = max(document.heads, key=lambda row: row.writes.mean)
     if _name(first) == _name(writer):
-        answer_sentences.append(
-            say(
-                view,
-                "{head} fetches most, by where it looks and by what it writes.",
-                head=quote_text(_name(first), view),
-            )
+        yield say(
+            view, "{head} fetches most, by where it looks and by what it writes.", head=quote_text(_name(first), view)
         )
     else:
-        answer_sentences.append(
-            say(
-                view,
-                "{head} fetches most by where it looks, {writer} by what it writes.",
-                head=quote_text(_name(first), view),
-                writer=quote_text(_name(writer), view),
-            )
+        yield say(
+            view,
+            "{head} fetches most by where it looks, {writer} by what it writes.",
+            head=quote_text(_name(first), view),
+            writer=quote_text(_name(writer), view),
         )
     count = sum(row.retrieval for row in document.heads)
-    answer_sentences.append(
-        say(
-            view,
-            plural(
-                "{count} of {heads} heads has a literal score of 0.1 or more: a retrieval head.",
-                "{count} of {heads} heads have a literal score of 0.1 or more: retrieval heads.",
-                count=count,
-                heads=len(document.heads),
-            ),
-        )
+    yield say(
+        view,
+        plural(
+            "{count} of {heads} heads has a literal score of 0.1 or more: a retrieval head.",
+            "{count} of {heads} heads have a literal score of 0.1 or more: retrieval heads.",
+            count=count,
+            heads=len(document.heads),
+        ),
     )
     if document.verify is not UNSET and document.verify:
         check = next(
             (row for row in document.verify if row.literal < document.recall / 2), document.verify[-1]
         )  # the fewest whose loss is felt
-        answer_sentences.append(
-            say(
-                view,
-                plural(
-                    "Without the first of them recall is {literal}, without a random other {random}.",
-                    "Without the first {count} of them recall is {literal}, without as many random others {random}.",
-                    count=check.heads,
-                    literal=percent(check.literal),
-                    random=percent(fmean(check.random)) if check.random else "-",
-                ),
-            )
+        yield say(
+            view,
+            plural(
+                "Without the first of them recall is {literal}, without a random other {random}.",
+                "Without the first {count} of them recall is {literal}, without as many random others {random}.",
+                count=check.heads,
+                literal=percent(check.literal),
+                random=percent(fmean(check.random)) if check.random else "-",
+            ),
         )
-    return answer_sentences
 
 
 def _name(row: FetchingHead) -> str:
