@@ -341,7 +341,7 @@ SKELETON = """\
 <div id="words" lang="und"{long}>
 <p class="words" id="asking" role="listbox" tabindex="0" hidden></p>
 <p class="words" id="sentence" role="listbox" tabindex="0"></p>
-<svg id="arcs" aria-hidden="true"></svg>
+<svg id="arcs" height="0" aria-hidden="true"></svg>
 </div>
 <p class="under" id="regions" hidden></p>
 <div id="answer" hidden></div>

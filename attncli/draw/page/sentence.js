@@ -103,7 +103,7 @@ function drawArcs(lines) {
   // a word that was chosen elsewhere than in the sentence comes into sight there
   if (line && line.bottom > top + box.clientHeight) box.scrollTop += line.bottom - top - box.clientHeight + 8;
   else if (line && line.top < top) box.scrollTop -= top - line.top + 24;
-  set(arcs, { width: box.clientWidth, height: words.offsetTop + words.offsetHeight });
+  set(arcs, { height: words.offsetTop + words.offsetHeight });
   arcs.replaceChildren(...lines.flatMap(({ own, spans, shares, below }) => {
     const middle = (/** @type {HTMLElement} */ word) => {
       const [{ x, y, width, height }] = word.getClientRects();
