@@ -4,8 +4,8 @@ word pieces.
 How a text is cut before the merges stands in no file, only a name of it; the patterns are those that the tokenizers of
 these names have.
 
-Source: GGUF's `tokenizer.ggml.*` keys; the patterns of GPT-2, Llama 3, Qwen 2, StarCoder, Tekken and o200k as their own
-tokenizer.json files have them.
+Source: GGUF's `tokenizer.ggml.*` keys; the patterns of GPT-2, Llama 3, Qwen 2, StarCoder, Tekken, o200k, Falcon,
+DeepSeek, Seed and Kimi as their own tokenizer.json files have them; the names are those of llama.cpp.
 """
 
 from __future__ import annotations
@@ -36,31 +36,77 @@ def _words(digits: str, slash: str = "") -> str:
     return _END.replace("{digits}", digits).replace("{slash}", slash)
 
 
-GPT2: tuple[str, ...] = ()
+GPT2: tuple[str, ...] = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",)
 LLAMA3 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _words("{1,3}"),)
 QWEN2 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _words(""),)
-STARCODER = (r"\p{N}",)
+QWEN35 = (rf"{_ELISION}|{_BEFORE}[\p{{L}}\p{{M}}]+|" + _words("").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"),)
+STARCODER = (r"\p{N}", *GPT2)
 TEKKEN = (rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|" + _words("", "/"),)
 _CASED = rf"{_BEFORE}{_UPPER}*{_LOWER}+{_ELISION}?|{_BEFORE}{_UPPER}+{_LOWER}*{_ELISION}?|"
 O200K = (_CASED + _words("{1,3}", "/"),)
 BLOOM = (r" ?[^(\s|.,!?…。，、।۔،)]+",)
+FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", *GPT2)
+UNNAMED = (r"[\p{P}\$\+<=>\^~\|]+", *GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
+_ASCII_SIGN = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
+_KANA = "[一-龥぀-ゟ゠-ヿ]+"
+DEEPSEEK3 = (
+    r"\p{N}{1,3}", _KANA,
+    rf"{_ASCII_SIGN}[A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+",
+)  # fmt: skip
+_HAN = "[一-龥\u0800-一가-\ud7ff]+"
+# letters that have a case, less the scripts and signs that its list passes over
+_LISTED = (
+    "\u0560-\u0588\u10c7-\u10ff\u1c80-\u1c8a\u2d00-\u2d2f\ua790-\ua7ff\uab30-\uab6f\U00010570-\U000105bc"
+    "\U00010d50-\U00010d85\U00016e40-\U00016ed3\U0001d400-\U0001d7cb\U0001df00-\U0001df96"
+)
+DEEPSEEK_LLM = (
+    r"[\r\n]", rf"\s?[[\p{{Lu}}\p{{Ll}}\p{{Lt}}ʕ]&&[^{_LISTED}]]+", "\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+",
+    r"\s+$", _HAN, r"\p{N}+",
+)  # fmt: skip
+DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN, r"\p{N}")
+SEED = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",)
+BAILING = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",)
+KIMI = (
+    r"\p{Han}+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    rf"{_ELISION}?|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]+"
+    rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]*{_ELISION}?|" + _words("{1,3}"),
+)
 
 PATTERNS = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "roberta-bpe", "exaone4"), GPT2),
-    "jina-v2-code": GPT2,
+    **dict.fromkeys(("jina-v1-en", "jina-v2-code", "jina-v2-es", "jina-v2-de", "jina-es", "jina-de"), GPT2),
+    **dict.fromkeys(("gigachat", "a.x-4.0", "mellum", "modern-bert", "granite-docling"), GPT2),
     **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe", "chatglm-bpe"), LLAMA3),
-    **dict.fromkeys(("glm4", "lfm2"), LLAMA3),
+    **dict.fromkeys(("glm4", "glm5", "lfm2", "falcon-h1", "pixtral", "midm-2.0", "jina-v5-nano"), LLAMA3),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"), QWEN2),
+    **dict.fromkeys(("kormo", "f2llmv2", "solar-open", "grok-2"), QWEN2),
+    "qwen35": QWEN35,
     **dict.fromkeys(("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"), STARCODER),
+    "mellum2": STARCODER,
     "tekken": TEKKEN,
-    **dict.fromkeys(("gpt-4o", "llama4"), O200K),
-    "bloom": BLOOM,
+    **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2", "granite-embed-multi-97m"), O200K),
+    **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), BLOOM),
+    "viking": (*BLOOM, r"\p{N}"),
+    "falcon": FALCON,
+    "default": UNNAMED,
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense", "joyai-llm"), DEEPSEEK3),
+    "deepseek-llm": DEEPSEEK_LLM,
+    "deepseek-coder": DEEPSEEK_CODER,
+    "seed-coder": SEED,
+    **dict.fromkeys(("bailingmoe", "bailingmoe2", "llada-moe"), BAILING),
+    "superbpe": (r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
+    "kimi-k2": KIMI,
 }  # fmt: skip
-"""What a text is cut by before the merges, by `tokenizer.ggml.pre`. Those of GPT-2 and StarCoder are followed by the
-pattern of GPT-2."""
+"""What a text is cut by before the merges, by `tokenizer.ggml.pre`: each pattern cuts the pieces of the one before."""
+AFTER_BYTES = {FALCON: (r"\p{N}+", "[0-9][0-9][0-9]")}
+"""What cuts the pieces once bytes are spelled as characters, some of which are digits by their looks."""
 WHOLE_WORDS = (LLAMA3, TEKKEN, O200K)
 """Those whose vocabularies take a word that they hold as it is, whatever the merges would make of it."""
-BEGIN_BY_SILENCE = ("llama3", "llama-v3", "llama-bpe", "falcon3", "lfm2", "tekken")
+BEGIN_BY_SILENCE = (
+    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
+    "tekken",
+)
 """Those whose texts begin with the first token where the file does not say."""
 
 
@@ -130,13 +176,19 @@ def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int],
             )
         merges.append((left, right))
     hf = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS))
-    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
-    by_gpt2 = patterns in (GPT2, STARCODER)
-    hf.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=by_gpt2)]
-    )
+    hf.pre_tokenizer = cuts(patterns)
     hf.decoder = decoders.ByteLevel()
     return hf
+
+
+def cuts(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
+    """What cuts a text into pieces by these patterns, spelled in the alphabet of bytes."""
+    before, after = (
+        [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in part]
+        for part in (patterns, AFTER_BYTES.get(patterns, ()))
+    )
+    by_byte = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([*before, by_byte, *after])
 
 
 def _scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]:

@@ -10,6 +10,7 @@ import struct
 import tracemalloc
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import gguf
 import gguf_files
 import numpy as np
 import pytest
+import regex
 import sentencepiece
 import tokenizers
 from asking import ask
@@ -34,7 +36,7 @@ from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS
 from attncli.inputs.gguf_file import Metadata
-from attncli.inputs.gguf_tokenizer import gguf_tokenizer
+from attncli.inputs.gguf_tokenizer import AFTER_BYTES, FALCON, PATTERNS, cuts, gguf_tokenizer
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.gguf_tensors import JoinedHeads, Undone
 from attncli.models.verify import verify
@@ -574,6 +576,34 @@ def word_pieces() -> Vocabulary:
         writer.add_sep_token_id(tokens.index("[SEP]"))
 
     return Vocabulary(len(tokens), write, lambda sample: own.encode(sample).ids)
+
+
+CUT = (*SAMPLES[:-1], "١٢٣٤٥ नमस्ते ʕ Աա ა 𝐀𝐁 ひらがなカタカナ 한국어", "price: $1,234,567.89 `code` ~|^  ")
+
+
+@pytest.mark.parametrize("patterns", {*PATTERNS.values()} - {*AFTER_BYTES}, ids=lambda patterns: patterns[0][:20])
+def test_patterns_cut_as_another_library_of_patterns_does_one_after_the_other(patterns: tuple[str, ...]):
+    for sample in CUT:
+        pieces = [sample]
+        for pattern in patterns:
+            pieces = [part for piece in pieces for part in isolated(pattern, piece)]
+        places = [place for _, place in cuts(patterns).pre_tokenize_str(sample)]
+        assert [sample[start:stop] for start, stop in places] == pieces
+
+
+def isolated(pattern: str, text: str) -> list[str]:
+    """What the pattern matches and what lies between, in order."""
+    ends = [place for match in regex.finditer(pattern, text, flags=regex.V1) for place in match.span()]
+    places = sorted({0, *ends, len(text)})
+    return [text[start:stop] for start, stop in pairwise(places)]
+
+
+def test_falcons_texts_are_cut_as_its_own_file_says():
+    of = tokenizers.pre_tokenizers
+    digits = of.Split(tokenizers.Regex("[0-9][0-9][0-9]"), "isolated")
+    own = of.Sequence([of.Punctuation("contiguous"), of.ByteLevel(add_prefix_space=False), of.Digits(), digits])
+    for sample in CUT:
+        assert cuts(FALCON).pre_tokenize_str(sample) == own.pre_tokenize_str(sample)
 
 
 @pytest.mark.parametrize(
