@@ -27,6 +27,12 @@ VERSIONS = (2, 3)
 HEADER_LIMIT = 512 * 2**20
 """Bytes of metadata that are believed: the largest vocabularies take some 20 MB."""
 MOST_AXES = 4
+MOST_LAYERS = 10_000
+BY_LAYER = (
+    *("attention.head_count", "attention.head_count_kv", "attention.recurrent_layers"),
+    *("attention.sliding_window_pattern", "feed_forward_length", "expert_feed_forward_length"),
+)
+"""Keys of the model itself that may have a value for each layer."""
 NAME_LIMIT = 65_535
 """Bytes of a metadata key; names of tensors have at most 64."""
 ALIGNMENT = "general.alignment"
@@ -258,8 +264,23 @@ class Metadata:
         self.architecture = self.text("general.architecture")
 
     def own(self, key: str) -> Any:
-        """The value of a key of the model itself; None where there is none."""
-        return self.get(f"{self.architecture}.{key}")
+        """The value of a key of the model itself; None where there is none. Raises InputError for a list where no file
+        has one."""
+        value = self.get(f"{self.architecture}.{key}")
+        if isinstance(value, np.ndarray | list) and key not in BY_LAYER:
+            raise InputError(
+                "the metadata set {key} to {value}",
+                where=self.where,
+                expected=message("one value"),
+                key=f"{self.architecture}.{key}",
+                value=repr(value)[:80],
+            )
+        return value
+
+    def layers(self) -> int:
+        """How many layers the model says that it has, as far as a model may have so many."""
+        stated = self.own("block_count")
+        return min(stated, MOST_LAYERS) if isinstance(stated, int) else 0
 
     def get(self, key: str) -> Any:
         """The value of a key, None where there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from attncli.inputs.files import atomic_writer, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
-from attncli.models.family import Concat, GroupedTensor, PerExpert, Source, StackedTensor
+from attncli.models.family import Concat, GroupedTensor, Names, PerExpert, Role, SharedTensor, Source, StackedTensor
 
 Floats = np.ndarray[Any, Any]
 RoleArrays = Mapping[str, Floats]
@@ -31,14 +31,15 @@ class CheckpointParts(Struct, frozen=True):
     """What a checkpoint is written from.
 
     kind: its `model_type`. config: the other keys. architecture: the class that transformers opens it with.
-    heads: of each layer. outer, layers: arrays by role. words: its vocabulary, ids in order.
+    groups: how many groups of heads these roles have that share a tensor.
+    outer, layers: arrays by role. words: its vocabulary, ids in order.
     by_character: whether texts are cut into characters, not at blanks. notes: keys for the file's metadata.
     """
 
     kind: str
     config: Mapping[str, object]
     architecture: str
-    heads: int
+    groups: Callable[[Sequence[Role]], int]
     outer: RoleArrays
     layers: Sequence[RoleArrays]
     words: Sequence[str]
@@ -116,17 +117,20 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
         file.write((json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def stored_tensors(parts: CheckpointParts, *, every_name: bool = False) -> dict[str, Floats]:
+def stored_tensors(
+    parts: CheckpointParts, *, every_name: bool = False, names: Names | None = None
+) -> dict[str, Floats]:
     """The tensors by the names that the family gives them: what reading a checkpoint does, the other way round.
 
     every_name: whether a tensor that relatives call otherwise stands under each of its names, for whoever reads any.
+    names: of one side of an encoder-decoder; None for those of the family.
     """
     definition = family(parts.kind)
     assert definition is not None
-    names = definition.names
-    has_head = "head.weight" in parts.outer
+    has_head = names is None and "head.weight" in parts.outer
+    names = definition.names if names is None else names
     prefix = names.prefixes[0] if has_head and names.prefixes else ""
-    outer = _stored(parts.outer, names.outside, prefix, parts.heads, transposed=False)
+    outer = _stored(parts.outer, names.outside, prefix, parts.groups, transposed=False)
     head = str(names.outside.get("head", "")).partition("|")[0]
     tensors = {
         name.removeprefix(prefix) if head and name.startswith(f"{prefix}{head}.") else name: array
@@ -140,27 +144,33 @@ def stored_tensors(parts: CheckpointParts, *, every_name: bool = False) -> dict[
             longest = max(map(len, spelled.values()), default=1)
             for place in range(1, longest):
                 others = {key: modules[place] for key, modules in spelled.items() if len(modules) > place}
-                tensors |= _stored(roles, others, before, parts.heads, transposed=names.transposed)
-        tensors |= _stored(roles, inside, before, parts.heads, transposed=names.transposed)
+                tensors |= _stored(roles, others, before, parts.groups, transposed=names.transposed)
+        tensors |= _stored(roles, inside, before, parts.groups, transposed=names.transposed)
     return tensors
 
 
 def _stored(
-    roles: RoleArrays, sources: Mapping[str, Source], before: str, heads: int, *, transposed: bool
+    roles: RoleArrays,
+    sources: Mapping[str, Source],
+    before: str,
+    groups: Callable[[Sequence[Role]], int],
+    *,
+    transposed: bool,
 ) -> dict[str, Floats]:
     """The tensors that hold these roles, by name."""
     tensors: dict[str, Floats] = {}
     for modules, source in sources.items():
         for suffix in (".weight", ".bias", ""):
-            arrays = [roles[module + suffix] for module in modules.split() if module + suffix in roles]
+            stated = [module + suffix for module in modules.split()]
+            present = [Role(name, roles[name].shape) for name in stated if name in roles]
+            arrays = [roles[role.name] for role in present]
             if not arrays:
                 continue
             match source:
                 case Concat(name):
                     whole = np.concatenate(arrays)
                 case GroupedTensor(name):
-                    # as many groups as heads: each head has a key of its own in what is trained here
-                    apart = [array.reshape((heads, -1, *array.shape[1:])) for array in arrays]
+                    apart = [array.reshape((groups(present), -1, *array.shape[1:])) for array in arrays]
                     whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
                 case StackedTensor(name):
                     items = {f"{before}{name.format(item=item)}{suffix}": part for item, part in enumerate(arrays[0])}
@@ -175,6 +185,9 @@ def _stored(
                     # some have a module for each tensor, some a parameter
                     parameter = f"{before}{name}{suffix.replace('.bias', '_bias').removesuffix('.weight')}"
                     tensors[parameter] = np.ascontiguousarray(whole, np.float32)
+                case SharedTensor(name):
+                    tensors[name + suffix] = arrays[0]
+                    continue
                 case str():
                     name, whole = source.partition("|")[0], arrays[0]
                 case _:

@@ -516,6 +516,14 @@ def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> boo
     return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
 
 
+def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
+    """How many groups of heads a tensor has that holds several roles by the group."""
+    mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
+    if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
+        return mixer.key_heads if isinstance(mixer, DeltaRule) else mixer.heads
+    return min(role.shape[0] for role in roles) // spec.blocks[0].attention.head_dim
+
+
 class _Binder:
     """Binds one side, noting which tensors it claims."""
 
@@ -602,7 +610,7 @@ class _Binder:
             case Concat():
                 return TensorBinding((tensor,), roles, "concat", transposed)
             case GroupedTensor():
-                return TensorBinding((tensor,), roles, "grouped", transposed, self._groups(roles))
+                return TensorBinding((tensor,), roles, "grouped", transposed, groups_of(self.spec, roles))
             case ByHead():
                 return TensorBinding(
                     (tensor,), roles, transposed=source.transposed and len(roles[0].shape) == 2, by_head=True
@@ -614,13 +622,6 @@ class _Binder:
                 return TensorBinding((tensor,), roles, "whole", transposed, shared=isinstance(source, SharedTensor))
             case _:
                 assert_never(source)
-
-    def _groups(self, roles: tuple[Role, ...]) -> int:
-        mixer = next((block.mixer for block in self.spec.blocks if block.mixer is not None), None)
-        if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
-            return mixer.key_heads if isinstance(mixer, DeltaRule) else mixer.heads
-        attention = self.spec.blocks[0].attention
-        return min(role.shape[0] for role in roles) // attention.head_dim
 
     def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
         """The name under which a tensor is stored; None for an output head that is not there."""

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from attncli.models.config import GLOBAL, LOCAL, Config, seen_both_ways, without
 from attncli.models.families import ARCHITECTURES, RELATIVES, family
 from attncli.models.families.lfm2 import CONVOLUTION
 from attncli.models.families.qwen3_next import LINEAR
-from attncli.models.family import Family, TensorBinding, bind
+from attncli.models.family import Family, TensorBinding, bind, groups_of
 from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone, names_for, shape_of_role, undone
 
 PART_OF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
@@ -97,7 +98,8 @@ class GgufCheckpoint(DerivedCheckpoint):
                 architecture=repr(self.metadata.architecture),
             )
         for marker, relative in RELATIVES.get(self.metadata.architecture, ()):
-            if self.metadata.own(marker) or any(fnmatchcase(name, marker) for name in tensors):
+            stored = any(fnmatchcase(name, marker.removeprefix("!")) for name in tensors)
+            if self.metadata.own(marker) or stored != marker.startswith("!"):
                 kind = relative
         for name, tensor in self.stored.items():
             shape = shape_of_role(name, tensor.shape)
@@ -175,8 +177,7 @@ class GgufCheckpoint(DerivedCheckpoint):
     def for_family(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The config and the tensors as the family's own files have them, all in memory: what another library reads."""
         spec, stored_family, _ = self.spec(())
-        binding, _ = bind(spec, stored_family, self.names(), str(self.file))
-        original = self._own_spec
+        sides = bind(spec, stored_family, self.names(), str(self.file))
 
         def parts(bounds: Iterable[TensorBinding], offsets: Collection[str]) -> dict[str, Array]:
             roles: dict[str, Array] = {}
@@ -184,19 +185,27 @@ class GgufCheckpoint(DerivedCheckpoint):
                 roles |= bound.parts([self.read(name, "float32") for name in bound.tensors])
             return {role: array - 1 if role in offsets else array for role, array in roles.items()}
 
-        final = original.final_norm is not None and original.final_norm.unit_offset
-        layers = []
-        for block, bounds in zip(original.blocks, binding.layers, strict=True):
-            offsets = {f"{place}.weight" for place, norm in block.norms.items() if norm.unit_offset}
-            if block.attention.qk_norm is not None and block.attention.qk_norm.norm.unit_offset:
-                offsets |= {"attn.q_norm.weight", "attn.k_norm.weight"}
-            layers.append(parts(bounds, offsets))
-        outer = parts(binding.outer.values(), ("final.weight",) if final else ())
-        checkpoint_parts = CheckpointParts(
-            self.config["model_type"], {}, "", spec.blocks[0].attention.kv_heads, outer, layers, (), False, {}
-        )
-        config = {key: value for key, value in self.config.items() if key in self._read_keys}
-        return {"model_type": self.config["model_type"], **config}, stored_tensors(checkpoint_parts, every_name=True)
+        kind = self.config["model_type"]
+        tensors: dict[str, Array] = {}
+        own_family = family(kind)
+        assert own_family is not None
+        names = (own_family.names if sides[1] is not None else None, own_family.decoder)
+        for original, binding, own_names in zip((self._own_spec, self._own_spec.decoder), sides, names, strict=True):
+            if original is None or binding is None:
+                continue
+            final = original.final_norm is not None and original.final_norm.unit_offset
+            layers = []
+            for block, bounds in zip(original.blocks, binding.layers, strict=True):
+                offsets = {f"{place}.weight" for place, norm in block.norms.items() if norm.unit_offset}
+                if block.attention.qk_norm is not None and block.attention.qk_norm.norm.unit_offset:
+                    offsets |= {"attn.q_norm.weight", "attn.k_norm.weight"}
+                layers.append(parts(bounds, offsets))
+            outer = parts(binding.outer.values(), ("final.weight",) if final else ())
+            checkpoint_parts = CheckpointParts(kind, {}, "", partial(groups_of, original), outer, layers, (), False, {})
+            tensors |= stored_tensors(checkpoint_parts, every_name=True, names=own_names)
+        unsaid = {"layer_types"} if self.config.get("layer_types") is None else set()
+        config = {key: value for key, value in self.config.items() if key in self._read_keys - unsaid}
+        return {"model_type": kind, **config}, tensors
 
     def _config(self, kind: str) -> dict[str, Any]:
         """What the file says, under every name that a family may read it by; what it does not say is left out."""
@@ -236,11 +245,11 @@ class GgufCheckpoint(DerivedCheckpoint):
         parallel, two_norms = own("use_parallel_residual"), f"{first}attn_norm_2.weight" in tensors
         grouped = _sizes(kv_heads, heads) and 1 < kv_heads < heads
         values = {
-            "hidden_size": width, "n_embd": width,
-            "num_hidden_layers": layers, "n_layer": layers,
-            "num_attention_heads": heads, "n_head": heads,
+            "hidden_size": width, "n_embd": width, "dim": width,
+            "num_hidden_layers": layers, "n_layer": layers, "n_layers": layers,
+            "num_attention_heads": heads, "n_head": heads, "n_heads": heads,
             "num_key_value_heads": kv_heads,
-            "intermediate_size": inner, "n_inner": inner,
+            "intermediate_size": inner, "n_inner": inner, "hidden_dim": inner,
             "max_position_embeddings": positions, "n_positions": positions,
             "head_dim": dim,
             "vocab_size": None if table is None else table.shape[0],

@@ -173,7 +173,8 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
         from attncli.models.gguf import open_gguf
 
         values, arrays = open_gguf(file).for_family()
-    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))  # by silence some lie beyond the vocabulary
+    # by silence some lie beyond the vocabulary; one that pads some classes must have
+    ids: dict[str, int | None] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0 if file else None}
     config = transformers.AutoConfig.for_model(**(values | ids))
     return config, {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 

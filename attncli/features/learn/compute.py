@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from attncli.mechanism.mask import visible
 from attncli.mechanism.spec import Spec
 from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_new_folder, write_checkpoint
 from attncli.models.estimate import COMPUTES, duration_words, work_of
+from attncli.models.family import groups_of
 from attncli.models.model import Identity, Model
 
 Floats = np.ndarray[Any, Any]
@@ -388,7 +390,7 @@ def checkpoint_parts(
         model.kind,
         model.config,
         model.class_name,
-        spec.blocks[0].attention.heads,
+        partial(groups_of, spec),
         outer,
         layers,
         (*task.words, UNKNOWN),

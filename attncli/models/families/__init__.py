@@ -98,6 +98,7 @@ ARCHITECTURES = {
 FOUR_BIT_EXPERTS = ("gpt_oss",)
 """The families whose experts MXFP4 is read of."""
 RELATIVES: dict[str, tuple[tuple[str, str], ...]] = {
+    "bert": (("!token_types.weight", "distilbert"),),
     "deepseek2": (("blk.*.exp_probs_b.bias", "deepseek_v3"),),
     "granitehybrid": (("rope.scaling.finetuned", "bamba"),),
     "llama": (("expert_count", "mixtral"),),
@@ -106,7 +107,8 @@ RELATIVES: dict[str, tuple[tuple[str, str], ...]] = {
     "t5": (("enc.blk.1.attn_rel_b.weight", "umt5"),),
     "t5encoder": (("enc.blk.1.attn_rel_b.weight", "umt5"),),
 }
-"""The families of an architecture besides, each by a key or a tensor that only its files have."""
+"""The families of an architecture besides, each by a key or a tensor that only its files have, with ! that only
+its files lack."""
 GGUF_FAMILIES = tuple(sorted({*ARCHITECTURES.values(), *(kind for kinds in RELATIVES.values() for _, kind in kinds)}))
 """The families that GGUF files are read of."""
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attncli.mechanism.spec import Norm, Spec, StateSpace
 from attncli.models.config import ACTIVATIONS, Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, Source
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 MIXER: dict[str, Source] = {
     "mixer.input": "mamba.in_proj",
@@ -86,4 +91,9 @@ def biases(config: Config) -> tuple[str, ...]:
     return (*convolution, *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()))
 
 
-FAMILIES = {"bamba": Family(spec, NAMES, permuted=True)}
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What its configs do not say twice: which layers attend."""
+    return {"layer_types": None}
+
+
+FAMILIES = {"bamba": Family(spec, NAMES, permuted=True, gguf=gguf_keys)}

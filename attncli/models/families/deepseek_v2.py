@@ -194,7 +194,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     corrected = any("exp_probs_b" in name for name in metadata.tensors)
     return {
         "num_key_value_heads": heads,
-        "head_dim": None,
+        "head_dim": rotated,
         "qk_rope_head_dim": rotated,
         "qk_nope_head_dim": whole - rotated if known else None,
         "v_head_dim": own("attention.value_length_mla") or own("attention.value_length"),
@@ -203,7 +203,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "partial_rotary_factor": 1.0,
         "norm_topk_prob": bool(own("expert_weights_norm")),
         "scoring_func": scores.get(own("expert_gating_func")),
-        "topk_method": None if corrected or not by_group else GROUPED,
+        "topk_method": None if corrected else GROUPED if by_group else "greedy",
     }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attncli.mechanism.spec import QkNorm, Spec
-from attncli.models.config import LOCAL, Config, layer_mask, layer_types, rope
+from attncli.models.config import GLOBAL, LOCAL, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama, olmo
 from attncli.models.family import Family
 
@@ -40,7 +40,9 @@ def spec(config: Config) -> Spec:
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """What GGUF files leave out: that a model without a window has none."""
-    return {"sliding_window": metadata.own("attention.sliding_window") or None}
+    if metadata.own("attention.sliding_window"):
+        return {}
+    return {"sliding_window": None, "layer_types": [GLOBAL] * metadata.layers()}
 
 
 FAMILIES = {"exaone4": Family(spec, olmo.OLMO2_NAMES, gguf=gguf_keys)}

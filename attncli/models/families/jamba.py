@@ -88,7 +88,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
         name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")
         layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
-        steps = {after - before for before, after in pairwise(layers)} or {(metadata.own("block_count") or 0) + 1}
+        steps = {after - before for before, after in pairwise(layers)} or {metadata.layers() + 1}
         if len(steps) > 1:
             raise UnsupportedError(
                 "layers {layers} have {mark}",

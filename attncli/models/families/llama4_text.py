@@ -114,8 +114,8 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "use_qk_norm": own("expert_count") != LARGEST,
         "sliding_window": None,
     }
-    layers = own("block_count")
-    if own("attention.sliding_window") == 0 and isinstance(layers, int):
+    layers = metadata.layers()
+    if own("attention.sliding_window") == 0:
         keys |= {"no_rope_layers": [1] * layers, "layer_types": [WHOLE] * layers, "attn_temperature_tuning": False}
     return keys
 
