@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
     from attncli.scan.document import AlikeHeads, ScanDocument
     from attncli.scan.engines import Engine
-    from attncli.scan.example_shading import Shading
     from attncli.scan.plan import ScanPlan, ScanRequest
+    from attncli.scan.sampled_texts import Shading
     from attncli.scan.shard_files import ShardOutcome
 
 
@@ -676,7 +676,7 @@ def _shades(
     environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int], metric: str | None
 ) -> Shading:
     """Where a head looks in the texts that its screen shows of a metric."""
-    from attncli.scan.example_shading import shading, texts_of
+    from attncli.scan.sampled_texts import shading, texts_of
 
     texts = texts_of(document, place, metric)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
@@ -685,7 +685,7 @@ def _shades(
 
 def _alike(environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int]) -> AlikeHeads:
     """The heads most like one."""
-    from attncli.scan.alike_heads import alike_heads, sampled_texts
+    from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
     model = _scanned_model(environment, plan)
     texts = [
@@ -715,7 +715,7 @@ def _page_scan(environment: Environment, plan: ScanPlan, document: ScanDocument,
 
 def _all_alike(plan: ScanPlan, document: ScanDocument, model: Model) -> Mapping[tuple[int, int], AlikeHeads]:
     """The heads most like each head, over texts of a uniform sample."""
-    from attncli.scan.alike_heads import alike_heads, sampled_texts
+    from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
     if not document.heads:
         return {}
@@ -724,7 +724,7 @@ def _all_alike(plan: ScanPlan, document: ScanDocument, model: Model) -> Mapping[
 
 def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int, model: Model) -> Shading:
     from attncli.draw.page.corpus_page import DENSITIES, examples_of
-    from attncli.scan.example_shading import shading
+    from attncli.scan.sampled_texts import shading
 
     texts = {
         (head.layer, head.head): {

@@ -31,10 +31,10 @@ from attncli.draw.page.corpus_page import (
 )
 from attncli.inputs.token import Token
 from attncli.scan import report
-from attncli.scan.alike_heads import alike_heads, sampled_texts
 from attncli.scan.command import PAGE_TEXTS
 from attncli.scan.engines import run
 from attncli.scan.plan import read_plan
+from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
 HOSTILE = "</script><img src=x onerror=globalThis.taken=2> w1 \x1b]0;t\x07 \u202ew2"
 

@@ -12,8 +12,8 @@ from scan.test_atlas import scanned
 
 import attncli
 from attncli.draw.safe import cells
-from attncli.scan import alike_heads, report
-from attncli.scan.alike_heads import sampled_texts
+from attncli.scan import report
+from attncli.scan.sampled_texts import NEAREST, alike_heads, sampled_texts
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> float:
@@ -39,7 +39,7 @@ def test_they_are_those_of_loops(decoder: Path, corpus: Path, tmp_path: Path) ->
     place = (head.layer, head.head)
     texts = sampled_texts(document, head)
     assert len(texts) >= 30
-    found = alike_heads.alike_heads(made, exact, [place], texts)[place]
+    found = alike_heads(made, exact, [place], texts)[place]
     assert found.texts == len(texts)
     sums: dict[tuple[int, int], float] = {}
     for text in texts:
@@ -51,7 +51,7 @@ def test_they_are_those_of_loops(decoder: Path, corpus: Path, tmp_path: Path) ->
         for other, matrix in every.items():
             sums[other] = sums.get(other, 0.0) + divergence(every[place], matrix)
     assert sums.pop(place) == 0
-    nearest = sorted(sums, key=sums.__getitem__)[: alike_heads.NEAREST]
+    nearest = sorted(sums, key=sums.__getitem__)[:NEAREST]
     assert [(row.layer, row.head) for row in found.by_doing] == nearest
     for row in found.by_doing:
         distance = math.sqrt(sums[row.layer, row.head] / len(texts) / math.log(2))
@@ -76,7 +76,7 @@ def test_they_are_those_of_loops(decoder: Path, corpus: Path, tmp_path: Path) ->
     assert kernels.pop(place) == pytest.approx(1)
     for row in found.by_weights:
         assert row.value == pytest.approx(kernels[row.layer, row.head], abs=1e-9)
-    best = sorted(kernels.values(), reverse=True)[: alike_heads.NEAREST]
+    best = sorted(kernels.values(), reverse=True)[:NEAREST]
     assert [row.value for row in found.by_weights] == pytest.approx(best, abs=1e-9)
 
 
@@ -117,6 +117,6 @@ def test_so_many_heads_that_nobody_waits_are_compared_over_fewer_texts(
     made, _, document = scanned(encoder, corpus, tmp_path / "out")
     model = attncli.load(str(encoder), backend="numpy")
     texts = sampled_texts(document, document.heads[0])
-    monkeypatch.setattr(alike_heads, "STEPS", 10)
-    found = alike_heads.alike_heads(made, model, made.heads, texts)
+    monkeypatch.setattr("attncli.scan.sampled_texts.STEPS", 10)
+    found = alike_heads(made, model, made.heads, texts)
     assert {(alike.texts, len(alike.by_doing), len(alike.by_weights)) for alike in found.values()} == {(0, 0, 0)}

@@ -1,4 +1,7 @@
-"""The heads most like a head: by what they do over texts of a scan's sample, and by what they read and write."""
+"""A scan's own texts run once more: for the heads most like a head, and for the rows of weights that shade them.
+
+Heads are alike by what they do over these texts, and by what they read and write.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,22 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY
 from attncli.errors import UnsupportedError
 from attncli.features.heads.across_heads import HeadMatrices, basis, heads_of, kernel_chance
+from attncli.inputs.token import Token
 from attncli.measure.labels import jensen_shannon
 from attncli.measure.row_facts import Floats
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.scan.document import LEAST_TEXTS, AlikeHead, AlikeHeads, ScanDocument, ScanHead
+from attncli.scan.frequent_links import choosing_rows
 from attncli.scan.plan import ScanPlan
 from attncli.scan.statistics import reach
 from attncli.scan.worker import truncate
 
 Place = tuple[int, int]
-"""(layer, head)."""
+"""(layer, head), or (file, line) of a text."""
 NEAREST = 5
 """Heads that are told of a head."""
-LONGEST = 256
+LONGEST_COMPARED = 256
 """Tokens of a text that heads are compared over, at most."""
 STEPS = 3 * 10**8
 """Numbers that are compared, at most, a matter of ten seconds; beyond, fewer texts are looked at."""
@@ -53,9 +58,7 @@ def alike_heads(
     Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces
     via the projection kernel, 2026; of the distance: Lin, Divergence measures based on the Shannon entropy, 1991.
     """
-    assert isinstance(model.store, CheckpointStore)
-    model.store.for_many()
-    held_model = replace(model, store=CachedStore(model.store))
+    held_model = _holding_weights(model)
     every = plan.heads
     chosen = [every.index(place) for place in places]
     divergences = _divergences(plan, held_model, chosen, texts, progress)
@@ -89,7 +92,7 @@ def _divergences(
     for number, text in enumerate(texts):
         progress(number / len(texts))
         tokens = truncate(model.tokenizer.encode(text), limit)
-        if not 2 <= len(tokens) <= LONGEST:
+        if not 2 <= len(tokens) <= LONGEST_COMPARED:
             continue
         steps += len(chosen) * len(plan.heads) * len(tokens) ** 2
         if steps > STEPS:
@@ -152,3 +155,71 @@ def _common(model: Model, every: Sequence[Place], chosen: Sequence[int]) -> tupl
                 least = min(bases[at].shape[1], second.shape[1])
                 shares[row, place] += np.square(bases[at].T @ second).sum() / least / 2 if least else np.nan
     return shares, kernel_chance(width, rank).mean
+
+
+# Where heads look in the texts that are shown of them.
+
+LONGEST_SHADED = 1024
+"""Tokens of a text that is shaded, at most."""
+Shading = tuple[dict[Place, Sequence[Token]], dict[tuple[int, int, int, int], tuple[int, Floats]]]
+
+
+def shading(
+    plan: ScanPlan,
+    model: Model,
+    texts_by_head: Mapping[Place, Mapping[Place, str]],
+    *,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Shading:
+    """The tokens of each text by (file, line); by (file, line, layer, head) the token that looks, and its weights.
+
+    texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's strongest link in
+    the text. Texts of more than `LONGEST_SHADED` tokens are left out.
+    """
+    held_model = _holding_weights(model)
+    texts: dict[Place, str] = {}
+    heads: dict[Place, set[Place]] = {}
+    for place, head_texts in texts_by_head.items():
+        texts |= head_texts
+        for text in head_texts:
+            heads.setdefault(text, set()).add(place)
+    limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
+    tokens: dict[Place, Sequence[Token]] = {}
+    looks: dict[tuple[int, int, int, int], tuple[int, Floats]] = {}
+    for number, (text, head_places) in enumerate(heads.items()):
+        progress(number / len(heads))
+        text_tokens = truncate(model.tokenizer.encode(texts[text]), limit)
+        if not text_tokens or len(text_tokens) > LONGEST_SHADED:
+            continue
+        tokens[text] = text_tokens
+        layers = sorted({layer for layer, _ in head_places})
+        for trace in held_model.trace(text_tokens, layers=layers, keep=("weights",)):
+            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(text_tokens)]
+            choosing = choosing_rows(model.spec.blocks[trace.layer].attention.mask, len(text_tokens))
+            for layer, head in head_places:
+                if layer == trace.layer:
+                    peaks = weights[head].max(-1)
+                    query = int((np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax())
+                    looks[*text, layer, head] = (query, weights[head, query])
+    progress(1.0)
+    return tokens, looks
+
+
+def texts_of(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
+    """The texts that are told of a head's metric by (file, line). metric: None for the first."""
+    head = next(head for head in document.heads if (head.layer, head.head) == place)
+    name = metric or next(iter(head.metrics), "")
+    shown = {(example.file, example.line): example.text for example in head.top if example.metric == name}
+    texts = document.texts or []
+    for example in head.sample or ():
+        if example.metric == name:
+            text = texts[example.text]
+            shown[text.file, text.line] = text.text
+    return shown
+
+
+def _holding_weights(model: Model) -> Model:
+    """The model with its weights in memory, for one text after the other."""
+    assert isinstance(model.store, CheckpointStore)
+    model.store.for_many()
+    return replace(model, store=CachedStore(model.store))
