@@ -112,11 +112,18 @@ def awq(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays,
     return {"qweight": pack(numbers), "qzeros": pack(zeros), "scales": scale}, expected
 
 
-def nf4(name: str, shape: np.ndarray, rng: np.random.Generator, *, nested: bool = True) -> tuple[Arrays, np.ndarray]:
+FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4] * 2, np.float32) * np.repeat([1, -1], 8)
+"""The numbers of bitsandbytes' FP4, the most as 1."""
+
+
+def nf4(
+    name: str, shape: np.ndarray, rng: np.random.Generator, *, nested: bool = True, kind: str = "nf4"
+) -> tuple[Arrays, np.ndarray]:
+    table_of_codes = NF4 if kind == "nf4" else FP4.astype(np.float32)
     codes = rng.integers(0, 16, shape.size)
     pairs = np.array([[first * 16 + second] for first, second in codes.reshape(-1, 2)], np.uint8)
     blocks = shape.size // 32
-    state: dict[str, Any] = {"quant_type": "nf4", "blocksize": 32, "dtype": "float16", "shape": list(shape.shape)}
+    state: dict[str, Any] = {"quant_type": kind, "blocksize": 32, "dtype": "float16", "shape": list(shape.shape)}
     if nested:
         table, outer = rng.standard_normal(256).astype(np.float32), rng.random(-(-blocks // 16)).astype(np.float32)
         absmax = rng.integers(0, 256, blocks).astype(np.uint8)
@@ -126,15 +133,19 @@ def nf4(name: str, shape: np.ndarray, rng: np.random.Generator, *, nested: bool 
     else:
         absmax, more = rng.random(blocks).astype(np.float32), {}
         scales = list(absmax)
-    expected = np.array([NF4[code] * scales[place // 32] for place, code in enumerate(codes)], np.float32)
+    expected = np.array([table_of_codes[code] * scales[place // 32] for place, code in enumerate(codes)], np.float32)
     arrays = {
-        "weight": pairs, "weight.absmax": absmax, "weight.quant_map": NF4,
-        "weight.quant_state.bitsandbytes__nf4": np.frombuffer(json.dumps(state).encode(), np.uint8), **more,
+        "weight": pairs, "weight.absmax": absmax, "weight.quant_map": table_of_codes,
+        f"weight.quant_state.bitsandbytes__{kind}": np.frombuffer(json.dumps(state).encode(), np.uint8), **more,
     }  # fmt: skip
     return arrays, expected.reshape(shape.shape)
 
 
 def fp4(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
+    return nf4(name, shape, rng, nested=False, kind="fp4")
+
+
+def plain_scales(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
     return nf4(name, shape, rng, nested=False)
 
 
@@ -172,7 +183,8 @@ SCHEMES: dict[str, tuple[Scheme, Mapping[str, Any], str]] = {
     "gptq": (gptq, {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}, "GPTQ 4-bit"),
     "awq": (awq, {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}}, "AWQ 4-bit"),
     "bitsandbytes nf4": (nf4, {"quantization_config": {"quant_method": "bitsandbytes"}}, "NF4"),
-    "bitsandbytes plain scales": (fp4, {"quantization_config": {"quant_method": "bitsandbytes"}}, "NF4"),
+    "bitsandbytes fp4": (fp4, {"quantization_config": {"quant_method": "bitsandbytes"}}, "FP4"),
+    "bitsandbytes plain scales": (plain_scales, {"quantization_config": {"quant_method": "bitsandbytes"}}, "NF4"),
     "bitsandbytes int8": (int8, {"quantization_config": {"quant_method": "bitsandbytes"}}, "INT8"),
     "mlx 4": (mlx(4), {"quantization": {"bits": 4, "group_size": 32}}, "MLX 4-bit"),
     "mlx 8": (mlx(8), {"quantization": {"bits": 8, "group_size": 32}}, "MLX 8-bit"),
