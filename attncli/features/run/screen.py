@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -29,9 +30,11 @@ from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
-from attncli.features.cross.document import CrossHead
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import Message, contextual, listing, message, plural, say, term
+
+if TYPE_CHECKING:
+    from attncli.features.cross.document import CrossHead
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 
