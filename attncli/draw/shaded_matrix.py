@@ -91,7 +91,7 @@ by hand: the nearest ones to colours between would go down and up again."""
 AMBER_LIGHT = {
     "truecolor": Palette("amber-light", ("fffdf8", "ffefc2", "ffdd80", "f7bd3c", "d69112", "9c6200", "5e3800")),
     "256": Palette(
-        "amber-light-256", ("ffffd7", "ffffaf", "ffd787", "ffaf00", "d78700", "af5f00", "875f00", "5f5f00"), True
+        "amber-light-256", ("ffffff", "ffffaf", "ffd787", "ffaf00", "d78700", "af5f00", "875f00", "5f5f00"), True
     ),
     "16": Palette("amber-light-16", ("ffffff", "ffff55", "aa5500", "000000"), True),
 }
