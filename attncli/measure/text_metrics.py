@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from attncli.models.model import Model, PaddedTexts
 
 AT_ONCE = 16_384
 """Tokens of texts that are sorted by length together."""
+TOGETHER = 1 << 21
+"""Weights up to which layers wait to be measured together: for short texts the steps of measuring take longer than
+their numbers."""
 MOST_THREADS = 4
 """Batches at work together, at most: on two cores two of them, each with one thread for its products, take 0.62 s
 where one with two takes 0.71 (100 short texts of MiniLM), whose products are too small to share."""
@@ -104,32 +108,37 @@ class _BatchMetrics:
         for entry, tokens in enumerate(batch.texts):
             by_length.setdefault(len(tokens), []).append(entry)
         facts = [token_facts(tokens) for tokens in batch.texts]
+        backend = self._model.backend
         shape = (len(self._metrics), len(batch.texts), len(self._layers), len(self._head_numbers))
         value, baseline, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64)
         text_batches: dict[tuple[str, int], TextBatch] = {}
-        for place, trace in enumerate(batch.layers):
-            mask = self._model.spec.blocks[trace.layer].attention.mask
+        for places, mask, traces in self._groups(batch):
             for count, entries in by_length.items():
-                weights = self._own(trace.stages["weights"], entries, count)
                 own_facts = [facts[entry] for entry in entries]
                 if not self._by_position or not LengthTally.fits(self._metrics, count):
-                    visible = self._visible(trace, mask, entries, count)
-                    for text, entry in enumerate(entries):
-                        results = measure_rows(weights[text], visible[text], self._metrics, own_facts[text])
-                        for index, result in enumerate(results.values()):
-                            value[index, entry, place] = result.value
-                            baseline[index, entry, place] = result.baseline
-                            rows[index, entry, place] = result.rows
+                    for place, trace in zip(places, traces, strict=True):
+                        weights, visible = self._own(trace, entries, count), self._visible(trace, mask, entries, count)
+                        for text, entry in enumerate(entries):
+                            results = measure_rows(weights[text], visible[text], self._metrics, own_facts[text])
+                            for index, result in enumerate(results.values()):
+                                value[index, entry, place] = result.value
+                                baseline[index, entry, place] = result.baseline
+                                rows[index, entry, place] = result.rows
                     continue
                 key = repr(mask), count
                 if key not in text_batches:
                     text_batches[key] = TextBatch(self._length(mask, count), own_facts)
-                sums = text_batches[key].sums(self._model.backend, weights, self._entropy(trace, entries, count))
+                weights = backend.concat([self._own(trace, entries, count) for trace in traces], 1)
+                entropies = [self._entropy(trace, entries, count) for trace in traces]
+                known = [entropy for entropy in entropies if entropy is not None]
+                entropy = backend.concat(known, 1) if len(known) == len(traces) else None
+                sums = text_batches[key].sums(backend, weights, entropy)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     means = np.where(sums.norm > 0, sums.value / sums.norm, np.nan)
-                value[:, entries, place] = np.moveaxis(means, -1, 0)
-                baseline[:, entries, place] = sums.baseline.T[..., None]
-                rows[:, entries, place] = sums.rows[:, None, None]
+                by_layer = means.reshape((len(entries), len(traces), shape[-1], shape[0]))
+                value[:, entries, places.start : places.stop] = np.moveaxis(by_layer, -1, 0)
+                baseline[:, entries, places.start : places.stop] = sums.baseline.T[..., None, None]
+                rows[:, entries, places.start : places.stop] = sums.rows[:, None, None, None]
         return {
             place: {
                 metric.name: Measured(metric, value[index, entry], rows[index, entry], baseline[index, entry])
@@ -138,10 +147,25 @@ class _BatchMetrics:
             for entry, place in enumerate(batch.places)
         }
 
-    def _own(self, whole: Array, entries: Sequence[int], count: int) -> Array:
+    def _groups(self, batch: PaddedTexts) -> Iterator[tuple[range, Mask, list[LayerTrace]]]:
+        """Layers in a row under one mask that are measured together, as they have come: their places, mask, traces."""
+        group: list[LayerTrace] = []
+        start = size = 0
+        mask = None
+        for place, trace in enumerate(batch.layers):
+            next_mask = self._model.spec.blocks[trace.layer].attention.mask
+            if mask is not None and group and (size > TOGETHER or repr(next_mask) != repr(mask)):
+                yield range(start, place), mask, group
+                group, start, size = [], place, 0
+            group.append(trace)
+            mask, size = next_mask, size + prod(trace.stages["weights"].shape)
+        if mask is not None:
+            yield range(start, start + len(group)), mask, group
+
+    def _own(self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights") -> Array:
         """Texts of one length out of a batch [text, head, query, key], with the heads asked for: learned keys and
         padding are no tokens."""
-        part = whole[entries[0] : entries[-1] + 1]  # sorted by length: they stand side by side
+        part = trace.stages[stage][entries[0] : entries[-1] + 1]  # sorted by length: they stand side by side
         if self._heads is not EVERY:
             part = part[:, self._head_numbers]
         return part[:, :, :count, :count]
@@ -157,7 +181,7 @@ class _BatchMetrics:
     def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
         """What each query sees, booleans [text, head, query, key]."""
         if "masked" in trace.stages:
-            scores = self._own(trace.stages["masked"], entries, count)
+            scores = self._own(trace, entries, count, "masked")
             return np.asarray(self._model.backend.numpy(scores)) != -np.inf
         matrix = sight_of(mask, count).visibility_matrix(count)[0]
         return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))

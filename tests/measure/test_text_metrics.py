@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.arrays.backend import choose
+from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure import batch_measure
 from attncli.mechanism.mask import Causal, Everywhere, Hashed, Window
@@ -65,10 +67,25 @@ def test_a_checkpoint_with_its_weights_held(monkeypatch):
     same(attncli.load("minilm", hold=True), attncli.load("minilm"), tuple(METRICS), tolerance=3e-5)
 
 
-def test_some_layers_and_heads_of_a_checkpoint():
+@pytest.mark.parametrize("together", [0, 2000, 1 << 21])
+def test_some_layers_and_heads_of_a_checkpoint(monkeypatch, together):
+    monkeypatch.setattr("attncli.measure.text_metrics.TOGETHER", together)  # each layer alone, some of them, all
     model = attncli.load("minilm", hold=True, backend="numpy")
     names = ("entropy", "previous", "special")
     same(model, attncli.load("minilm"), names, TEXTS[:4], tolerance=3e-5, layers=[1, 4], heads=[0, 3, 11])
+
+
+def test_layers_under_masks_of_their_own(tmp_path, monkeypatch):
+    model = attncli.load(make(CASES["gemma2"], tmp_path))
+    assert len({repr(block.attention.mask) for block in model.spec.blocks}) > 1
+    texts = [[Token(n, f"t{n}", n % 20 + 3, None, None) for n in range(count)] for count in (2, 9, 9, 30)]
+    together = list(measure_texts(model, texts, metrics=("entropy", "self", "distance", "special")))
+    monkeypatch.setattr("attncli.measure.text_metrics.TOGETHER", 0)  # each layer alone
+    for result, alone_in_turn in zip(together, measure_texts(model, texts, metrics=tuple(together[0])), strict=True):
+        for name, measured in result.items():
+            np.testing.assert_allclose(measured.value, alone_in_turn[name].value, atol=1e-9, err_msg=name)
+            assert np.array_equal(measured.rows, alone_in_turn[name].rows)
+            np.testing.assert_allclose(measured.baseline, alone_in_turn[name].baseline, atol=1e-12)
 
 
 @pytest.mark.parametrize("mask", [Everywhere(), Causal(), Window(2, 1), Hashed(4)], ids=repr)
