@@ -36,15 +36,18 @@ def bits_of(values: list[int], bits: int) -> int:
     return word - 2**32 if word >= 2**31 else word
 
 
-def fp8(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
-    out, width = shape.shape
-    weight = rng.standard_normal((out, width)).astype(ml_dtypes.float8_e4m3fn)
-    scale = rng.random((-(-out // 40), -(-width // 40))).astype(np.float32)
-    expected = np.empty((out, width), np.float32)
-    for row in range(out):
-        for column in range(width):
-            expected[row, column] = np.float32(weight[row, column]) * scale[row // 40, column // 40]
-    return {"weight": weight, "weight_scale_inv": scale}, expected
+def fp8(size: int) -> Scheme:
+    def scheme(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
+        out, width = shape.shape
+        weight = rng.standard_normal((out, width)).astype(ml_dtypes.float8_e4m3fn)
+        scale = rng.random((-(-out // size), -(-width // size))).astype(np.float32)
+        expected = np.empty((out, width), np.float32)
+        for row in range(out):
+            for column in range(width):
+                expected[row, column] = np.float32(weight[row, column]) * scale[row // size, column // size]
+        return {"weight": weight, "weight_scale_inv": scale}, expected
+
+    return scheme
 
 
 def fp8_whole(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
@@ -59,39 +62,61 @@ def fp8_rows(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Ar
     return {"weight": weight, "weight_scale": scale}, np.array(rows, np.float32)
 
 
-def packed(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
-    out, width = shape.shape
-    numbers, zeros = rng.integers(-8, 8, (out, width)), rng.integers(-8, 8, (out, width // 32))
-    scale = rng.random((out, width // 32)).astype(np.float32)
-    words = [[bits_of([v + 8 for v in row[at : at + 8]], 4) for at in range(0, width, 8)] for row in numbers]
-    zero_words = [[bits_of([v + 8 for v in column[at : at + 8]], 4) for at in range(0, out, 8)] for column in zeros.T]
-    expected = np.empty((out, width), np.float32)
-    for row in range(out):
-        for column in range(width):
-            group = column // 32
-            expected[row, column] = np.float32(numbers[row, column] - zeros[row, group]) * scale[row, group]
-    return {
-        "weight_packed": np.array(words, np.int32), "weight_scale": scale,
-        "weight_zero_point": np.array(zero_words, np.int32).T, "weight_shape": np.array([out, width], np.int64),
-    }, expected  # fmt: skip
+def packed(bits: int) -> Scheme:
+    per_word, half = 32 // bits, 2 ** (bits - 1)
+
+    def scheme(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
+        out, width = shape.shape
+        numbers, zeros = rng.integers(-half, half, (out, width)), rng.integers(-half, half, (out, width // 32))
+        scale = rng.random((out, width // 32)).astype(np.float32)
+        words = [
+            [bits_of([v + half for v in row[at : at + per_word]], bits) for at in range(0, width, per_word)]
+            for row in numbers
+        ]
+        zero_words = [
+            [bits_of([v + half for v in column[at : at + per_word]], bits) for at in range(0, out, per_word)]
+            for column in zeros.T
+        ]
+        expected = np.empty((out, width), np.float32)
+        for row in range(out):
+            for column in range(width):
+                group = column // 32
+                expected[row, column] = np.float32(numbers[row, column] - zeros[row, group]) * scale[row, group]
+        return {
+            "weight_packed": np.array(words, np.int32), "weight_scale": scale,
+            "weight_zero_point": np.array(zero_words, np.int32).T, "weight_shape": np.array([out, width], np.int64),
+        }, expected  # fmt: skip
+
+    return scheme
 
 
-def gptq(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
-    out, width = shape.shape
-    order = rng.permutation(np.arange(width) // 32).astype(np.int32)
-    numbers, zeros = rng.integers(0, 16, (width, out)), rng.integers(1, 17, (width // 32, out))
-    scale = rng.random((width // 32, out)).astype(np.float16)
-    words = [[bits_of(list(numbers[at : at + 8, column]), 4) for column in range(out)] for at in range(0, width, 8)]
-    zero_words = [[bits_of([v - 1 for v in row[at : at + 8]], 4) for at in range(0, out, 8)] for row in zeros]
-    expected = np.empty((out, width), np.float32)
-    for row in range(width):
-        for column in range(out):
-            group = order[row]
-            zero = zeros[group, column] % 16
-            expected[column, row] = np.float32(numbers[row, column] - zero) * np.float32(scale[group, column])
-    return {
-        "qweight": np.array(words, np.int32), "qzeros": np.array(zero_words, np.int32), "scales": scale, "g_idx": order,
-    }, expected  # fmt: skip
+def gptq(bits: int) -> Scheme:
+    per_word = 32 // bits
+
+    def scheme(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
+        out, width = shape.shape
+        order = rng.permutation(np.arange(width) // 32).astype(np.int32)
+        numbers, zeros = rng.integers(0, 2**bits, (width, out)), rng.integers(1, 2**bits + 1, (width // 32, out))
+        scale = rng.random((width // 32, out)).astype(np.float16)
+        words = [
+            [bits_of(list(numbers[at : at + per_word, column]), bits) for column in range(out)]
+            for at in range(0, width, per_word)
+        ]
+        zero_words = [
+            [bits_of([v - 1 for v in row[at : at + per_word]], bits) for at in range(0, out, per_word)] for row in zeros
+        ]
+        expected = np.empty((out, width), np.float32)
+        for row in range(width):
+            for column in range(out):
+                group = order[row]
+                zero = zeros[group, column] % 2**bits
+                expected[column, row] = np.float32(numbers[row, column] - zero) * np.float32(scale[group, column])
+        return {
+            "qweight": np.array(words, np.int32), "qzeros": np.array(zero_words, np.int32),
+            "scales": scale, "g_idx": order,
+        }, expected  # fmt: skip
+
+    return scheme
 
 
 def awq(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
@@ -156,6 +181,13 @@ def int8(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays
     return {"weight": weight, "SCB": scale, "weight_format": np.array(0, np.uint8)}, np.array(rows, np.float32)
 
 
+def int8_rows(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
+    weight = rng.integers(-128, 128, shape.shape).astype(np.int8)
+    scale = rng.random((shape.shape[0], 1)).astype(np.float32)
+    rows = [[np.float32(value) * factor[0] for value in row] for row, factor in zip(weight, scale, strict=True)]
+    return {"weight": weight, "weight_scale": scale}, np.array(rows, np.float32)
+
+
 def mlx(bits: int) -> Scheme:
     def scheme(name: str, shape: np.ndarray, rng: np.random.Generator) -> tuple[Arrays, np.ndarray]:
         out, width = shape.shape
@@ -176,11 +208,16 @@ def mlx(bits: int) -> Scheme:
 
 
 SCHEMES: dict[str, tuple[Scheme, Mapping[str, Any], str]] = {
-    "fp8 by blocks": (fp8, {"quantization_config": {"quant_method": "fp8", "weight_block_size": [40, 40]}}, "FP8"),
+    "fp8 by blocks": (fp8(40), {"quantization_config": {"quant_method": "fp8", "weight_block_size": [40, 40]}}, "FP8"),
+    "fp8 by even blocks": (fp8(32), {"quantization_config": {"quant_method": "fp8"}}, "FP8"),
     "fp8 whole": (fp8_whole, {"quantization_config": {"quant_method": "fp8"}}, "FP8"),
     "fp8 by rows": (fp8_rows, {"quantization_config": {"quant_method": "compressed-tensors"}}, "FP8"),
-    "compressed-tensors": (packed, {"quantization_config": {"quant_method": "compressed-tensors"}}, "INT4"),
-    "gptq": (gptq, {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}, "GPTQ 4-bit"),
+    "compressed-tensors": (packed(4), {"quantization_config": {"quant_method": "compressed-tensors"}}, "INT4"),
+    "compressed-tensors 8": (packed(8), {"quantization_config": {"quant_method": "compressed-tensors"}}, "INT8"),
+    "compressed-tensors int8": (int8_rows, {"quantization_config": {"quant_method": "compressed-tensors"}}, "INT8"),
+    "gptq 2": (gptq(2), {"quantization_config": {"quant_method": "gptq", "bits": 2, "group_size": 32}}, "GPTQ 2-bit"),
+    "gptq": (gptq(4), {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}, "GPTQ 4-bit"),
+    "gptq 8": (gptq(8), {"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": 32}}, "GPTQ 8-bit"),
     "awq": (awq, {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}}, "AWQ 4-bit"),
     "bitsandbytes nf4": (nf4, {"quantization_config": {"quant_method": "bitsandbytes"}}, "NF4"),
     "bitsandbytes fp4": (fp4, {"quantization_config": {"quant_method": "bitsandbytes"}}, "FP4"),
@@ -249,12 +286,46 @@ def test_a_scheme_is_what_loops_make_of_it(name: str, plain: Path, tmp_path: Pat
         assert np.abs(ours - theirs.stages["weights"]).max() < 1e-6
 
 
+def test_fp8_is_what_transformers_makes_of_it(plain: Path, tmp_path: Path):
+    from safetensors.torch import load_file as load_torch
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+
+    for name in ("fp8 by even blocks", "fp8 whole", "fp8 by rows"):
+        folder, expected = pack(plain, tmp_path / name, name)
+        checkpoint, stored = open_checkpoint(folder), load_torch(folder / "model.safetensors")
+        for tensor in expected:
+            scale = next(stored[f"{tensor}{end}"] for end in ("_scale_inv", "_scale") if f"{tensor}{end}" in stored)
+            own = Fp8Dequantize(None)._dequantize_one(stored[tensor], scale)
+            assert np.array_equal(checkpoint.read(tensor), own.numpy()), (name, tensor)
+
+
+def test_a_scale_that_is_no_number_is_told_whatever_the_scheme(plain: Path, tmp_path: Path):
+    from safetensors.torch import load_file as load_torch
+    from safetensors.torch import save_file as save_torch
+
+    for name, part in (
+        ("fp8 by blocks", "weight_scale_inv"), ("compressed-tensors", "weight_scale"), ("gptq", "scales"),
+        ("awq", "scales"), ("bitsandbytes plain scales", "weight.absmax"), ("bitsandbytes int8", "SCB"),
+        ("mlx 4", "biases"), ("bitsandbytes nf4", "weight.nested_absmax"),
+    ):  # fmt: skip
+        folder, _ = pack(plain, tmp_path / name, name)
+        stored = load_torch(folder / "model.safetensors")
+        stored[f"model.layers.1.self_attn.q_proj.{part}"].reshape(-1)[1] = float("nan")
+        save_torch(stored, folder / "model.safetensors")
+        model = attncli.load(folder, note=None)
+        with pytest.raises(InputError, match=rf"q_proj\.({part}' .* not finite|weight' holds nan at)"):
+            list(model.trace(model.tokenizer.ids_to_tokens([5, 3, 8])))
+
+
 def test_a_packed_folder_is_verified_against_transformers(plain: Path, tmp_path: Path):
     folder, _ = pack(plain, tmp_path / "packed", "awq")
     assert verify(folder, [5, 3, 8, 9, 20]).is_within_limits
 
 
 def test_experts_of_mxfp4(tmp_path: Path):
+    import torch
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
     case = CASES["gpt_oss"]
     sizes = {"hidden_size": 64, "head_dim": 10, "intermediate_size": 32, "sliding_window": 5}
     base = make(Case("gpt_oss", {**case.config, **sizes}, case.saved_by), tmp_path / "base")
@@ -276,7 +347,9 @@ def test_experts_of_mxfp4(tmp_path: Path):
     (base / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "mxfp4"}}))
     checkpoint = open_checkpoint(base)
     for name, matrix in expected.items():
+        parts = [torch.from_numpy(arrays[f"{name}_{part}"]) for part in ("blocks", "scales")]
         assert np.array_equal(checkpoint.read(name), matrix)
+        assert np.array_equal(matrix, convert_moe_packed_tensors(*parts, dtype=torch.float32).numpy())
     model = attncli.load(base, note=None)
     assert model.identity.quantization == "MXFP4"
     assert len(list(model.trace(model.tokenizer.ids_to_tokens([5, 3, 8])))) == len(model.spec.blocks)
