@@ -222,13 +222,15 @@ def _heads(
 ) -> Iterator[HeadRecord]:
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
-        here = {name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)}
+        own_stages = {
+            name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)
+        }
         # special tokens are a trained model's: of its links those that say little do not count
         leave_out = kinds_left_out(sides.queries, is_learned=any(token.special for token in sides.queries))
         records = LayerRecords(
-            backend, layer + number, sides, range(int(here["weights"].shape[0])), leave_out=leave_out
+            backend, layer + number, sides, range(int(own_stages["weights"].shape[0])), leave_out=leave_out
         )
-        feed_whole(backend, records, here, None)
-        is_softcapped = "capped" in here and here["capped"] is not here.get("scaled")
+        feed_whole(backend, records, own_stages, None)
+        is_softcapped = "capped" in own_stages and own_stages["capped"] is not own_stages.get("scaled")
         has_recipe = scale is not None and not lead and not is_softcapped
-        yield from records.records(arithmetic(backend, here, scale or 1.0, None) if has_recipe else None)
+        yield from records.records(arithmetic(backend, own_stages, scale or 1.0, None) if has_recipe else None)

@@ -235,7 +235,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
             environment.stderr.write("\x1b[?25h")  # the cursor, which progress hides
         os._exit(128 + number)
 
-    def lost(unraisable: sys.UnraisableHookArgs) -> None:
+    def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
         # raised in a destructor, from which nothing is raised on; what else is said while all ends is for nobody
         if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | ProcessStopped):
             at_once(environment.stop_signal, None)
@@ -244,7 +244,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         environment.stop_signal = number
         for signal_number in handlers_before:
             signal.signal(signal_number, at_once)
-        sys.unraisablehook = lost
+        sys.unraisablehook = on_unraisable
         if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else ProcessStopped

@@ -67,7 +67,7 @@ def metric(ctx: typer.Context, incomplete: str) -> list[str]:
 def heads(ctx: typer.Context, incomplete: str) -> list[str]:
     """Heads as numbers or with their layer, as many as small models have: which model runs is not read for it."""
     del ctx
-    begun, comma, last = incomplete.rpartition(",")
+    prefix, comma, last = incomplete.rpartition(",")
     layer = last[1:].partition("H")[0]
     if last[:1] != "L":
         candidates = [*map(str, range(MOST_OFFERED)), *(f"L{number}H" for number in range(MOST_OFFERED))]
@@ -75,7 +75,7 @@ def heads(ctx: typer.Context, incomplete: str) -> list[str]:
         candidates = [f"L{layer}H{number}" for number in range(MOST_OFFERED)]
     else:
         candidates = [f"L{number}H" for number in range(MOST_OFFERED)]
-    return [f"{begun}{comma}{candidate}" for candidate in candidates]
+    return [f"{prefix}{comma}{candidate}" for candidate in candidates]
 
 
 def styles(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -95,9 +95,9 @@ def masks(ctx: typer.Context, incomplete: str) -> list[str]:
     del ctx
     from attncli.mechanism.mask import KINDS
 
-    begun, bar, _ = incomplete.rpartition("|")
+    prefix, bar, _ = incomplete.rpartition("|")
     return [
-        f"{begun}{bar}{name}{':' if any(spelling.counts) or not spelling.counts else ''}"
+        f"{prefix}{bar}{name}{':' if any(spelling.counts) or not spelling.counts else ''}"
         for name, (spelling, _) in KINDS.items()
     ]
 
@@ -158,9 +158,9 @@ def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
-    begun, comma, _ = incomplete.rpartition(",")
-    chosen_words = begun.split(",")
-    return [f"{begun}{comma}{name}" for name in candidates if name not in chosen_words]
+    prefix, comma, _ = incomplete.rpartition(",")
+    chosen_words = prefix.split(",")
+    return [f"{prefix}{comma}{name}" for name in candidates if name not in chosen_words]
 
 
 def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:

@@ -391,12 +391,12 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
                 details |= {option: part.declare(option, details[option]) for option in part.options}
         repeatable = repeated_names(hints[name])
         for item in offered_fields(hints[name], group):
-            again = item.name in repeatable
+            is_repeatable = item.name in repeatable
             parameters[item.name] = inspect.Parameter(
                 item.name,
                 parameter.KEYWORD_ONLY,
-                default=None if again else item.default,
-                annotation=several(details[item.name]) if again else details[item.name],
+                default=None if is_repeatable else item.default,
+                annotation=several(details[item.name]) if is_repeatable else details[item.name],
             )
     return parameters
 

@@ -40,18 +40,18 @@ def progress(
     Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a function where it
     changes on the way. layers: whether the work is one run, whose layers tell how far it is.
     """
-    begun = time.monotonic()
+    start_time = time.monotonic()
     bars: list[Progress] = []
 
     def report(share: float) -> None:
-        if time.monotonic() - begun < PATIENCE or share <= 0:
+        if time.monotonic() - start_time < PATIENCE or share <= 0:
             return
         from attncli.draw.safe import safe
         from attncli.language import translate
 
         label = safe(translate(what if isinstance(what, str) else what(), environment.notice_language))
         if not bars:
-            bars.append(_start_bar(environment, label, begun))
+            bars.append(_start_bar(environment, label, start_time))
         bars[0].update(bars[0].task_ids[0], completed=share, description=label)
 
     callback = report if is_watched(environment) else silent
@@ -114,7 +114,7 @@ def layers_told(environment: Environment, model: Model) -> Model:
     return replace(model, store=ProgressStore(model.store, report), decoder_store=encoder_layers)
 
 
-def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
+def _start_bar(environment: Environment, label: str, start_time: float) -> Progress:
     """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -126,7 +126,7 @@ def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
     bar.add_task(label, total=1.0)
-    bar.tasks[0].start_time = begun
+    bar.tasks[0].start_time = start_time
     bar.start()
     return bar
 

@@ -147,11 +147,11 @@ def write_chat(environment: Environment, options: TextOptions | ChatOptions, cha
     rendered = render(
         template, chat, control_tokens(tokenizer), generation_prompt=options.generation_prompt is not False
     )
-    if rendered.lost:
+    if rendered.unplaced:
         environment.note(
             message(
                 "the template changes what {names} say, so that their tokens have no region",
-                names=listing(rendered.lost),
+                names=listing(rendered.unplaced),
             )
         )
     if rendered.quoted:

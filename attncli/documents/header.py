@@ -251,8 +251,8 @@ def position_stages(position: Position) -> tuple[str, ...]:
         return ("content_position",)
     if not isinstance(position, Disentangled):
         return ()
-    there = {"content_position": position.asks, "position_content": position.answers}
-    return tuple(name for name, is_present in there.items() if is_present)
+    terms = {"content_position": position.asks, "position_content": position.answers}
+    return tuple(name for name, is_present in terms.items() if is_present)
 
 
 def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
@@ -342,14 +342,14 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     if not heads.size:
         return []
     count, several = len(set(queries.tolist())), len(set(heads.tolist()))
-    lost = message(
+    affected = message(
         "{count} of {shape} queries in {several} of {shape_2} heads",
         count=count,
         shape=rows.shape[-1],
         several=several,
         shape_2=rows.shape[0],
     )
-    where = message("layer {layer}: {lost} have no finite output", layer=trace.layer, lost=lost)
+    where = message("layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected)
     return [
         message(
             "{place}: their numbers are too large for {dtype}; a smaller --scale or a wider --dtype",
@@ -361,8 +361,8 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
 
 def refuse_lost_rows(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The layer's trace. Raises InputError where `overflow` has a warning: nothing follows from such numbers."""
-    if lost := overflow(backend, trace):
-        raise InputError(lost[0], expected="numbers that can be written out")
+    if warnings := overflow(backend, trace):
+        raise InputError(warnings[0], expected="numbers that can be written out")
     return trace
 
 

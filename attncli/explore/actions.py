@@ -85,15 +85,15 @@ def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
     return run_document(source.model, source.text, source.tokens, request)
 
 
-def check(name: str, *, again: bool) -> Path:
-    """The file to write. again: whether one that is there may be written over.
+def check(name: str, *, overwrite: bool) -> Path:
+    """The file to write. overwrite: whether one that is there may be written over.
 
     Raises UsageError for an unknown ending, InputError for a file that is there.
     """
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError("{name} ends in no known way", expected=listing(SUFFIXES), name=repr(name.strip()))
-    if is_there(path) and not again:
+    if is_there(path) and not overwrite:
         raise InputError("{path} is there already", expected="another name; Enter again writes over it", path=path.name)
     return path
 
@@ -171,7 +171,7 @@ def effect(walk: Walk) -> None:
     state, before = walk.state, walk.effects
     place = (state.layer, state.head)
     new_effects = HeadEffects(place, state.query, state.key)
-    again = state.sight == "effects" and before is not None and before.query == state.query
+    is_same_query = state.sight == "effects" and before is not None and before.query == state.query
     earlier_effects = before.every if before is not None and before.query == state.query else None
     walk.state = state.sees("effects")
 
@@ -181,7 +181,7 @@ def effect(walk: Walk) -> None:
             cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
         except AttnError:  # a link that the mask hides
             cut_document = None
-        every = source.effects(state.query, None, None, work.report) if again else earlier_effects
+        every = source.effects(state.query, None, None, work.report) if is_same_query else earlier_effects
         filled_effects = replace(new_effects, head=head, cut_document=cut_document, every=every)
 
         def take() -> None:
@@ -457,7 +457,7 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
                 walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
-                _save(walk, check(text, again=walk.refused_name == text))
+                _save(walk, check(text, overwrite=walk.refused_name == text))
             case _:
                 assert_never(question)
     except AttnError as error:

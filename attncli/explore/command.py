@@ -78,9 +78,12 @@ def _models(environment: Environment) -> list[str]:
     from attncli.inputs.hub import cache_folder
 
     document = models_document(cache_folder(environment.variables))
-    here = [alias.name for alias in document.aliases if alias.here is not None]
-    cached_hubs = {alias.hub for alias in document.aliases if alias.here is not None}
-    return [*here, *(model.name for model in document.cached if not model.missing and model.name not in cached_hubs)]
+    local_names = [alias.name for alias in document.aliases if alias.location is not None]
+    cached_hubs = {alias.hub for alias in document.aliases if alias.location is not None}
+    return [
+        *local_names,
+        *(model.name for model in document.cached if not model.missing and model.name not in cached_hubs),
+    ]
 
 
 def _refuse_elsewhere(environment: Environment) -> None:

@@ -145,10 +145,10 @@ def _pair(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
 def _difference(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
     """The chosen weight in both heads."""
     assert state.subtracted_head is not None
-    here, there = (
+    weight, subtracted_weight = (
         loaded_run.weight(place, state.query, state.key) for place in ((state.layer, state.head), state.subtracted_head)
     )
-    if here is None or there is None:
+    if weight is None or subtracted_weight is None:
         return _pair(state, loaded_run, view)
     return [
         say(
@@ -156,9 +156,9 @@ def _difference(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
             "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A: {difference}.",
             query=_word_text(loaded_run.queries[state.query], view),
             key=_word_text(loaded_run.keys[state.key], view),
-            weight=f"{here:.3f}",
-            subtracted=f"{there:.3f}",
-            difference=f"{here - there:+.3f}".replace("-", "−"),
+            weight=f"{weight:.3f}",
+            subtracted=f"{subtracted_weight:.3f}",
+            difference=f"{weight - subtracted_weight:+.3f}".replace("-", "−"),
         )
     ]
 

@@ -385,8 +385,10 @@ def error_text(error: AttnError, view: View) -> str:
 
 def at_stop(state: State, stop: int) -> State:
     """The place of a stop."""
-    here = STOPS[stop]
-    return replace(state.sees(here.sight), focus=here.focus, step=here.step, top=0, row=0, subtracted_head=None)
+    tour_stop = STOPS[stop]
+    return replace(
+        state.sees(tour_stop.sight), focus=tour_stop.focus, step=tour_stop.step, top=0, row=0, subtracted_head=None
+    )
 
 
 def stop_in_sight(state: State, stop: int) -> int | None:
@@ -429,8 +431,12 @@ def caption(state: State, stop: int, view: View) -> str:
         text = say(
             view, template, colour=say(view, colour if state.measure == "word" else MEASURE_NAMES[state.measure])
         )
-    here = STOPS[stop]
+    tour_stop = STOPS[stop]
     title = (
-        part_title(state, view) if here.sight == "why" else step_title(here.tour_step, view) if here.tour_step else ""
+        part_title(state, view)
+        if tour_stop.sight == "why"
+        else step_title(tour_stop.tour_step, view)
+        if tour_stop.tour_step
+        else ""
     )
     return f"{title} · {text}" if title else text

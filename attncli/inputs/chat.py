@@ -59,13 +59,13 @@ class Chat(Struct, frozen=True, eq=False):
 class RenderedChat(Struct, frozen=True):
     """A chat as one text.
 
-    parts: what the messages say, in the order of the text. lost: names of messages whose text the template changed, so
-    that their place is not known. quoted: characters [start, end) that a user wrote and that spell a control token.
+    parts: what the messages say, in the order of the text. unplaced: names of messages whose text the template changed,
+    so that their place is not known. quoted: characters [start, end) that a user wrote and that spell a control token.
     """
 
     text: str
     parts: tuple[ChatPart, ...] = ()
-    lost: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
     quoted: tuple[tuple[int, int], ...] = ()
 
 
@@ -216,11 +216,11 @@ def render(
         pattern = _write(template, marked, chat.tools, generation_prompt)
     spans = _places(text, pattern, [content for _, content in contents])
     names = _names(chat.messages)
-    parts, lost = [], []
+    parts, unplaced = [], []
     for (number, content), places in zip(contents, spans, strict=True):
         name = names[number]
         if places is None:
-            lost.append(name)
+            unplaced.append(name)
         parts += [ChatPart(name, start, end) for start, end in places or () if content and start < end]
     longest_first = sorted(filter(None, control), key=len, reverse=True)
     spelled = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
@@ -230,7 +230,7 @@ def render(
         for match in spelled.finditer(text[part.start : part.end])
     ]
     parts.sort(key=lambda part: part.start)
-    return RenderedChat(text, tuple(parts), tuple(dict.fromkeys(lost)), tuple(sorted(quoted)))
+    return RenderedChat(text, tuple(parts), tuple(dict.fromkeys(unplaced)), tuple(sorted(quoted)))
 
 
 def _names(messages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -246,13 +246,13 @@ def _by_tiles(pieces: PieceSource, stored_dtype: np.dtype[Any], shape: Sequence[
             part = piece.view(stored_dtype).reshape(-1, width)
             above = first // (width * stored_dtype.itemsize)
             for row in range(0, len(part), many):
-                here = part[row : row + many]
+                tile_rows = part[row : row + many]
                 if tile is not None:
-                    stored, here = here, tile[: len(here)]
-                    here[:] = stored
-                product = numpy_backend.product_of_any(x, here.T, block) if few else np.matmul(x, here.T)
-                result[:, above + row : above + row + len(here)] = product
-                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
+                    stored, tile_rows = tile_rows, tile[: len(tile_rows)]
+                    tile_rows[:] = stored
+                product = numpy_backend.product_of_any(x, tile_rows.T, block) if few else np.matmul(x, tile_rows.T)
+                result[:, above + row : above + row + len(tile_rows)] = product
+                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
 
     numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
     return result, all(finite)
@@ -275,10 +275,10 @@ def _by_turned_tiles(
             part, above = piece.view(stored_dtype).reshape(-1, columns), first // (columns * stored_dtype.itemsize)
             sums = np.zeros((len(x), columns), x.dtype)
             for row in range(0, len(part), many):
-                here = tile[: min(many, len(part) - row)]
-                here[:] = part[row : row + many]
-                product = np.matmul(x[:, above + row : above + row + len(here)], here)
-                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
+                tile_rows = tile[: min(many, len(part) - row)]
+                tile_rows[:] = part[row : row + many]
+                product = np.matmul(x[:, above + row : above + row + len(tile_rows)], tile_rows)
+                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
                 sums += product
             parts[first] = sums
 

@@ -476,12 +476,12 @@ def _index(tokens: Sequence[Token], index: int) -> int:
 
 def _occurrence(places: list[int], text: str, count: int) -> TokenMatch:
     if not 1 <= count <= len(places):
-        there = (
+        expected = (
             message("{text}:1 to {text}:{places}: it occurs {places} times", text=text, places=len(places))
             if len(places) > 1
             else message("{text}:1: it occurs once", text=text)
         )
-        raise InputError("there is no {text} number {count}", expected=there, text=repr(text), count=count)
+        raise InputError("there is no {text} number {count}", expected=expected, text=repr(text), count=count)
     return TokenMatch(places[count - 1], 1)
 
 

@@ -418,8 +418,8 @@ class LayerRecords:
         if weights.size <= SMALL:
             return Exact(weights), None, 0.0
         root_recipe = roots(weights)
-        again = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
-        return root_recipe, None, float(np.abs(again - np.nan_to_num(rows.sample[place])).max(initial=0.0))
+        decoded = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
+        return root_recipe, None, float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
 
     def _products(
         self,

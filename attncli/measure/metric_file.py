@@ -293,10 +293,10 @@ def declare(file: MetricFile) -> None:
     Raises InputError where a metric of this name has another range: its numbers would be read off wrong scales.
     """
     for declaration in file.metrics:
-        there = FILE_METRICS.get(declaration.name)
-        if there is None:
+        registered = FILE_METRICS.get(declaration.name)
+        if registered is None:
             FILE_METRICS[declaration.name] = _stub(declaration, file.sha256)
-        elif (there.low, there.high) != (declaration.low, declaration.high):
+        elif (registered.low, registered.high) != (declaration.low, declaration.high):
             raise InputError(
                 "two files declare a metric {name} with different ranges",
                 where=file.path,
@@ -323,8 +323,8 @@ def path_of_metric(metric: Metric) -> str:
 
 def require(file: MetricFile) -> None:
     """Run a file that a scan's plan names, and find it to be that one. Raises InputError where it has changed."""
-    there = load_metric_file(file.path)
-    if there.sha256 != file.sha256:
+    current_file = load_metric_file(file.path)
+    if current_file.sha256 != file.sha256:
         raise InputError(
             "this file of metrics is another one than the scan began with",
             where=file.path,

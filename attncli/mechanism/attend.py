@@ -428,12 +428,12 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
     visible_weights = backend.where(visible > 0, weights, 0.0)
     up = by_group(backend, visible_weights, backend.cast(values == float("inf"), dtype)) > 0
     down = by_group(backend, visible_weights, backend.cast(values == -float("inf"), dtype)) > 0
-    lost = by_group(backend, visible, backend.cast(values != values, dtype)) > 0
+    meets_nan = by_group(backend, visible, backend.cast(values != values, dtype)) > 0
     zero_times_infinite = (
         by_group(backend, visible * backend.cast(weights == 0, dtype), backend.cast(~finite, dtype)) > 0
     )
     clean = backend.where(up, float("inf"), backend.where(down, -float("inf"), clean))
-    return backend.where(lost | zero_times_infinite | (up & down), float("nan"), clean)
+    return backend.where(meets_nan | zero_times_infinite | (up & down), float("nan"), clean)
 
 
 # Queries of an attention that meet keys and values of their own. Source: Beltagy et al., Longformer, 2020.

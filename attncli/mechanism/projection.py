@@ -189,8 +189,8 @@ def first_block_again(
     """
     del heads
     block, last = i // position.size, (keys - 1) // position.size
-    again = (block > 0) & (block < last) & (j < position.size)
-    return backend.where(again, backend.full((1, 1), math.log1p(position.times), "float64"), 0.0)
+    is_repeated = (block > 0) & (block < last) & (j < position.size)
+    return backend.where(is_repeated, backend.full((1, 1), math.log1p(position.times), "float64"), 0.0)
 
 
 def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.ndarray[Any, Any]:

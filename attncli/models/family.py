@@ -366,8 +366,8 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
         yield Role(f"{prefix}.relative.weight", (2 * spec.position.span, width))
         if spec.position.norm is not None:
             yield Role(f"{prefix}.relative_norm.weight", (width,))
-        for name, there in (("relative_k", spec.position.asks), ("relative_q", spec.position.answers)):
-            if spec.position.own and there:
+        for name, is_present in (("relative_k", spec.position.asks), ("relative_q", spec.position.answers)):
+            if spec.position.own and is_present:
                 yield Role(f"{prefix}.{name}.weight", (q, width))
     if isinstance(spec.position, RelativeSines):
         yield Role(f"{prefix}.relative_k.weight", (q, width))

@@ -712,8 +712,8 @@ def _round_stage(backend: Backend, name: str, array: Array) -> Array:
     """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask
     hides."""
     result = backend.cast(array, backend.dtype)
-    lost = backend.isfinite(array) & ~backend.isfinite(result) if name in SQUARE else None
-    if lost is None or not bool(lost.any()):
+    overflowed = backend.isfinite(array) & ~backend.isfinite(result) if name in SQUARE else None
+    if overflowed is None or not bool(overflowed.any()):
         return result
     largest = float(np.finfo(backend.dtype).max)
-    return backend.where(lost, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result)
+    return backend.where(overflowed, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result)

@@ -81,15 +81,15 @@ class Reading(Struct, frozen=True, eq=False):
 class HeadEvent(Struct, frozen=True, eq=False):
     """The heads of an attention as they write.
 
-    trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim, dim]. begun: how
-    many norms of the stream came before, for `Reading.tails`. factors: of each token that is read, [token, 1].
+    trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim, dim]. norm_count:
+    how many norms of the stream came before, for `Reading.tails`. factors: of each token that is read, [token, 1].
     apart: tokens whose values come from a projection to themselves.
     """
 
     kind: Kind
     trace: LayerTrace
     matrices: Floats
-    begun: int
+    norm_count: int
     factors: Floats
     apart: tuple[int, ...] = ()
 
@@ -156,7 +156,7 @@ class _Tap:
         self._maps = [np.ascontiguousarray(matrix, dtype) for matrix in reversed(maps)]
         self._passed: list[Floats] = []
         self._parts: list[StreamPart] = []
-        self._begun: list[int] = []
+        self._norm_counts: list[int] = []
         rows = receiver.rows.stop - receiver.rows.start
         # taken of memory where it is written
         self._values = np.empty((size, rows, receiver.matrix.shape[0]), dtype)
@@ -174,13 +174,13 @@ class _Tap:
     def forget(self) -> None:
         """Nothing of the stream goes on: the layer has no residual connection."""
         self._parts.clear()
-        self._begun.clear()
+        self._norm_counts.clear()
 
     def note(self, *parts: StreamPart) -> Floats:
         """Where the values of these parts go, [part, token, dim]."""
         first = len(self._parts)
         self._parts += parts
-        self._begun += [len(self._passed)] * len(parts)
+        self._norm_counts += [len(self._passed)] * len(parts)
         return self._values[first : first + len(parts)]
 
     def add(self, part: StreamPart, vectors: Floats, matrix: Floats, factors: Floats | float = 1.0) -> None:
@@ -202,8 +202,8 @@ class _Tap:
             factors.append(factors[-1] / deviations[:, 0])
         factors.reverse()
         values = self._values[: len(self._parts)]
-        for index, begun in enumerate(self._begun):
-            values[index] *= factors[begun][:, None]
+        for index, norm_count in enumerate(self._norm_counts):
+            values[index] *= factors[norm_count][:, None]
         return Reading(tuple(self._parts), values, entering, np.stack(factors), self._values)
 
 

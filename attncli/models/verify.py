@@ -375,10 +375,10 @@ def whole_weights(model: Any, weights: Floats, count: int) -> Floats:
     weights: of the lengthened text; a key of the first block that stood in the softmax several times has what it was
     given once.
     """
-    size, again = model.config.block_size, model.config.num_random_blocks
+    size, random_blocks = model.config.block_size, model.config.num_random_blocks
     last = (weights.shape[1] // size - 1) * size
     result = weights.copy()
-    result[:, size:last, :size] *= 1 + again
+    result[:, size:last, :size] *= 1 + random_blocks
     return result[:, :count, :count]
 
 

@@ -393,18 +393,18 @@ def model_of(
     Raises UsageError for options that contradict the file.
     """
     facts = weight_file.facts
-    for option, option_value, there in (
+    for option, option_value, fact in (
         ("bias", settings.bias, facts.bias),
         ("output-projection", settings.output_projection, facts.output_projection),
     ):
-        if option_value not in (None, there):
+        if option_value not in (None, fact):
             raise UsageError(
                 "--{value}{option} contradicts the weight file, which has {value_2}",
                 where=name,
                 expected="no such option: the file decides (layout: {layout})",
                 value="" if option_value else "no-",
                 option=option,
-                value_2="some" if there else "none",
+                value_2="some" if fact else "none",
                 layout=weight_file.layout,
             )
     file_settings = replace(

@@ -284,13 +284,13 @@ class _Counter:
     """How far a scan has come: the texts that are done, and the shards that were given up."""
 
     def __init__(self) -> None:
-        self._all, self._begun, self._done, self._failed = 1, time.monotonic(), 0, 0
+        self._all, self._start_time, self._done, self._failed = 1, time.monotonic(), 0, 0
         self.tell: Callable[[float], None] = lambda share: None
 
     def on_plan(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
         """Begin. shards: those to do."""
         self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
-        self._begun = time.monotonic()
+        self._start_time = time.monotonic()
 
     def add(self, texts: int) -> None:
         self._done += texts
@@ -301,7 +301,7 @@ class _Counter:
 
     def progress_text(self) -> str:
         done_texts, every = f"{self._done:,}", f"{self._all:,}"
-        pace = f"{self._done / max(time.monotonic() - self._begun, 1e-9):.1f}"
+        pace = f"{self._done / max(time.monotonic() - self._start_time, 1e-9):.1f}"
         if self._failed:
             return message(
                 "{done_texts} of {every} texts · {pace} texts/s · failed shards: {failed}",

@@ -401,8 +401,8 @@ def run(
                 on_shard(outcome)
     failed_numbers = {outcome.shard for outcome in failed_shards}
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
-    lost = failed_numbers | {outcome.shard for outcome in elsewhere}
-    others = [shard for shard in missing(plan, folder) if shard not in lost]
+    all_failed = failed_numbers | {outcome.shard for outcome in elsewhere}
+    others = [shard for shard in missing(plan, folder) if shard not in all_failed]
     return Outcome(None if others else total(plan, folder), failed_shards, elsewhere, computed_count, broken)
 
 
@@ -433,13 +433,13 @@ def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) ->
     done_shards = [shard for shard in range(len(plan.shards)) if is_done(folder, shard)]
     if not done_shards:
         raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
-    here = machine(worker.model)
+    own_machine = machine(worker.model)
     shard_results, same = [], True
     for shard in draw_shards(done_shards, count, plan.seed):
         committed_state = read_committed(plan, folder, shard)
-        same &= committed_state.facts["machine"] == here
-        again, _ = worker.compute(shard)
-        shard_results.append(_compare_shard(shard, committed_state, again))
+        same &= committed_state.facts["machine"] == own_machine
+        new_state, _ = worker.compute(shard)
+        shard_results.append(_compare_shard(shard, committed_state, new_state))
     return ScanVerifyDocument(
         version=__version__,
         plan=plan.digest,
@@ -464,17 +464,17 @@ def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
     return sorted(done_shards[int(index)] for index in order)
 
 
-def _compare_shard(shard: int, committed_state: ShardState, again: ShardState) -> VerifiedShard:
-    same = committed_state.arrays.keys() == again.arrays.keys() and all(
-        np.array_equal(array, again.arrays[name]) for name, array in committed_state.arrays.items()
+def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardState) -> VerifiedShard:
+    same = committed_state.arrays.keys() == new_state.arrays.keys() and all(
+        np.array_equal(array, new_state.arrays[name]) for name, array in committed_state.arrays.items()
     )
     texts = np.maximum(committed_state.arrays["texts"], 1)
-    means = [state.arrays["value"].astype(np.float64) / UNIT / texts for state in (committed_state, again)]
+    means = [state.arrays["value"].astype(np.float64) / UNIT / texts for state in (committed_state, new_state)]
     apart = np.abs(means[0] - means[1]) / (1 + np.abs(means[0]))
     return VerifiedShard(
         shard=shard,
         same_bits=same,
         difference=float(apart.max(initial=0.0)),
         # a shard from before unknown words were counted has no count of them
-        counts_equal=committed_state.facts["counts"].items() <= again.facts["counts"].items(),
+        counts_equal=committed_state.facts["counts"].items() <= new_state.facts["counts"].items(),
     )

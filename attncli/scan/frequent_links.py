@@ -41,13 +41,13 @@ COUNTED = ("counts", "texts", "squares")
 
 
 class LinkCounts:
-    """Pairs of one head. codes: ascending; counts: of `COUNTED`, [what, pair]. lost: how often a pair may have come
-    that is not there, or more often than is told."""
+    """Pairs of one head. codes: ascending; counts: of `COUNTED`, [what, pair]. lost_count: how often a pair may have
+    come that is not there, or more often than is told."""
 
     def __init__(self) -> None:
         self.codes: Ints = np.zeros(0, np.int64)
         self.counts: Ints = np.zeros((len(COUNTED), 0), np.int64)
-        self.lost = 0
+        self.lost_count = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
         """Take pairs, ascending and each once, with their counts [what, pair]."""
@@ -181,7 +181,7 @@ class ShardLinks:
                 head = self._heads[place]
                 head.add(*count_links(self._links[place, :size], ranks, ids))
                 if head.codes.size > 2 * self._distinct:
-                    head.lost += head.prune(self._distinct)
+                    head.lost_count += head.prune(self._distinct)
         self._sizes, self._text_numbers = [0] * len(self._sizes), np.arange(0)
         self._places.clear()
 
@@ -196,10 +196,10 @@ class ShardLinks:
         self._count()
         pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
         counts = np.zeros((len(COUNTED), len(self._heads), KEPT), np.int64)
-        lost = np.zeros((2, len(self._heads)), np.int64)
+        lost_counts = np.zeros((2, len(self._heads)), np.int64)
         for place, head in enumerate(self._heads):
-            lost[0, place] = head.lost
-            lost[1, place] = head.prune(KEPT)
+            lost_counts[0, place] = head.lost_count
+            lost_counts[1, place] = head.prune(KEPT)
             pairs[place, : head.codes.size] = head.codes
             counts[:, place, : head.codes.size] = head.counts
         ids = sorted(self._tokens)
@@ -209,14 +209,14 @@ class ShardLinks:
         return {
             "link_pairs": pairs,
             **{f"link_{name}": row for name, row in zip(COUNTED, counts, strict=True)},
-            "link_lost": lost,
+            "link_lost": lost_counts,
             "link_tokens": table,
         }
 
     def token_texts(self, pairs: Ints) -> list[tuple[int, str]]:
         """The texts of the tokens of pairs that are kept."""
-        there = pairs[pairs != NOBODY]
-        numbers = {*(there >> SHIFT).tolist(), *(there & ((1 << SHIFT) - 1)).tolist()}
+        kept_pairs = pairs[pairs != NOBODY]
+        numbers = {*(kept_pairs >> SHIFT).tolist(), *(kept_pairs & ((1 << SHIFT) - 1)).tolist()}
         return [(number, self._texts[number]) for number in sorted(numbers)]
 
 
@@ -256,7 +256,7 @@ class TotalLinks:
     def __init__(self) -> None:
         self._heads: list[LinkCounts] = []
         self._kept: list[dict[int, int]] = []
-        self._lost: Ints = np.zeros((2, 0), np.int64)
+        self._lost_counts: Ints = np.zeros((2, 0), np.int64)
         self._tokens: dict[int, Ints] = {}
         self.texts: dict[int, str] = {}
 
@@ -266,19 +266,19 @@ class TotalLinks:
         if not self._heads:
             self._heads = [LinkCounts() for _ in pairs]
             self._kept = [{} for _ in pairs]
-            self._lost = np.zeros((2, len(pairs)), np.int64)
-        self._lost += arrays["link_lost"]
+            self._lost_counts = np.zeros((2, len(pairs)), np.int64)
+        self._lost_counts += arrays["link_lost"]
         most = distinct_pairs(len(pairs))
         for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
-            there = pairs[place] != NOBODY
-            head.add(pairs[place][there], np.stack([arrays[f"link_{name}"][place][there] for name in COUNTED]))
+            is_pair = pairs[place] != NOBODY
+            head.add(pairs[place][is_pair], np.stack([arrays[f"link_{name}"][place][is_pair] for name in COUNTED]))
             unseen = int(arrays["link_lost"][1, place])
             if unseen:
-                for code in pairs[place][there].tolist():
+                for code in pairs[place][is_pair].tolist():
                     kept[code] = kept.get(code, 0) + unseen
             if head.codes.size > 2 * most:
                 dropped = head.prune(most)
-                self._lost[0, place] += dropped
+                self._lost_counts[0, place] += dropped
                 still = set(head.codes.tolist())
                 self._kept[place] = {code: number for code, number in kept.items() if code in still}
         for number, *row in arrays["link_tokens"].T.tolist():
@@ -306,7 +306,7 @@ class TotalLinks:
         for place in order.tolist():
             code, (links, texts, squares) = int(counts.codes[place]), counts.counts[:, place].tolist()
             query, key = code >> SHIFT, code & ((1 << SHIFT) - 1)
-            unseen = int(self._lost[:, head].sum()) - self._kept[head].get(code, 0)
+            unseen = int(self._lost_counts[:, head].sum()) - self._kept[head].get(code, 0)
             share = float(self._tokens[key][masks + mask]) / float(1 << 24) / rows
             chance = float(self._tokens[query][mask]) * share
             pairs.append(PairCount(query, key, links, links + unseen, texts, squares, chance))
@@ -316,15 +316,15 @@ class TotalLinks:
         """What the digest of a scan is over."""
         parts = [part for head in self._heads for part in (head.codes.tobytes(), head.counts.tobytes())]
         tokens = np.array([[number, *self._tokens[number].tolist()] for number in sorted(self._tokens)], np.int64)
-        return b"".join([*parts, self._lost.tobytes(), tokens.tobytes()])
+        return b"".join([*parts, self._lost_counts.tobytes(), tokens.tobytes()])
 
 
 def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
     """Whether a shard's pairs are of tokens that it counts and has the texts of, each once and in order, and none of
     its counts is below 0."""
     pairs, ids = arrays["link_pairs"].astype(np.int64), arrays["link_tokens"][0].astype(np.int64)
-    there = pairs != NOBODY
-    codes = pairs[there]
+    is_pair = pairs != NOBODY
+    codes = pairs[is_pair]
     numbers = {*(codes >> SHIFT).tolist(), *(codes & ((1 << SHIFT) - 1)).tolist()}
     is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool((np.diff(ids) > 0).all())
     counts = [arrays[f"link_{name}"] for name in (*COUNTED, "lost", "tokens")]

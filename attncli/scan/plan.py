@@ -208,18 +208,18 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
             with suppress(FileExistsError):  # who comes second compares
                 os.link(beside, folder / NAME)
                 return plan
-        there = _read_plan(folder)
+        old_plan = _read_plan(folder)
         try:
-            _agree(there, plan, folder)
+            _agree(old_plan, plan, folder)
         except UsageError:
             withdraw(plan.files, folder, plan.choice.duplicates)
             raise
-        measures = replace(there.measures, metric_files=plan.measures.metric_files)
-        moved = replace(there, files=plan.files, measures=measures)
-        if moved != there:
+        measures = replace(old_plan.measures, metric_files=plan.measures.metric_files)
+        moved = replace(old_plan, files=plan.files, measures=measures)
+        if moved != old_plan:
             _write_beside(moved, beside)
             os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
-            withdraw(there.files, folder)
+            withdraw(old_plan.files, folder)
         return moved
     except OSError as error:
         raise AttnError(
@@ -288,8 +288,8 @@ def _read_plan(folder: Path) -> ScanPlan:
     return plan
 
 
-def _agree(there: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
-    old, new = _comparable(there), _comparable(new_plan)
+def _agree(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
+    old, new = _comparable(old_plan), _comparable(new_plan)
     if old == new:
         return
     name, before, now = _difference(old, new, "")
@@ -309,8 +309,8 @@ def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
     the plan that holds speaks of stays."""
     kept: set[Path] = set()
     with suppress(AttnError):
-        there = _read_plan(folder)
-        kept = _beside(there.files, folder, there.choice.duplicates)
+        old_plan = _read_plan(folder)
+        kept = _beside(old_plan.files, folder, old_plan.choice.duplicates)
     for path in _beside(files, folder, duplicates) - kept:
         with suppress(OSError):
             path.unlink()
@@ -532,14 +532,14 @@ def _order_there(files: Sequence[File], folder: Path) -> list[int]:
     plan, or one of another corpus. Files of a folder that were renamed go by in another order."""
     own = list(range(len(files)))
     try:
-        there = read_plan(folder).files
+        old_files = read_plan(folder).files
     except AttnError:
         return own
     left: dict[tuple[str, int], list[int]] = {}
     for at in reversed(own):
         left.setdefault((files[at].sha256, files[at].size), []).append(at)
-    order = [places.pop() for file in there if (places := left.get((file.sha256, file.size)))]
-    return order if len(order) == len(there) == len(files) else own
+    order = [places.pop() for file in old_files if (places := left.get((file.sha256, file.size)))]
+    return order if len(order) == len(old_files) == len(files) else own
 
 
 def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:

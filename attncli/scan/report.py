@@ -105,7 +105,7 @@ MIXED = message(
 def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) -> ScanDocument:
     """The `attn.scan/1` document. failed_shards: shards that were given up."""
     plan = totals.plan
-    lost = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
+    reasons = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
     return ScanDocument(
         version=__version__,
         plan=_plan(totals),
@@ -114,7 +114,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             texts=totals.counts.get("texts", 0),
             tokens=totals.counts.get("tokens", 0),
             truncated=totals.counts.get("truncated", 0),
-            failed=[FailedShard(shard=shard, reason=reason) for shard, reason in sorted(lost.items())],
+            failed=[FailedShard(shard=shard, reason=reason) for shard, reason in sorted(reasons.items())],
             unknown_texts=totals.counts.get("unknown_texts", UNSET),
             unknown_tokens=totals.counts.get("unknown_tokens", UNSET),
             skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
@@ -755,8 +755,10 @@ class _Sides:
 
 def _alone(strata: Floats) -> float:
     """The variance that the mean of a side's texts around those of their strata has if its texts come one by one."""
-    there = strata[:, strata[0] > 0]
-    return float(mean_variance(there[0] / there[0].sum(), there[0], variance(*there))[0])
+    sampled_strata = strata[:, strata[0] > 0]
+    return float(
+        mean_variance(sampled_strata[0] / sampled_strata[0].sum(), sampled_strata[0], variance(*sampled_strata))[0]
+    )
 
 
 def _of_pairs(differences: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:

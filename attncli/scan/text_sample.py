@@ -75,8 +75,8 @@ class TextSample:
 
     def lines(self) -> set[tuple[int, int]]:
         """Which texts are in it: (file, line)."""
-        there = self.table[0] != MOST
-        return set(zip(self.table[1][there].tolist(), self.table[2][there].tolist(), strict=True))
+        is_filled = self.table[0] != MOST
+        return set(zip(self.table[1][is_filled].tolist(), self.table[2][is_filled].tolist(), strict=True))
 
 
 def head_hashes(hashes: Ints, heads: int) -> Ints:

@@ -80,8 +80,8 @@ class Examples:
 
     def lines(self) -> set[tuple[int, int]]:
         """Which texts are examples: (file, line)."""
-        there = self.table[0] != NONE
-        return set(zip(self.table[2][there].tolist(), self.table[3][there].tolist(), strict=True))
+        is_filled = self.table[0] != NONE
+        return set(zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True))
 
 
 def _best(every: Ints, top: int) -> Ints:
@@ -203,17 +203,17 @@ class Tallies:
     def add(self, batch: TextValues) -> None:
         """Take a batch of texts of equal length."""
         mean = batch.mean
-        there = ~np.isnan(mean)
+        is_number = ~np.isnan(mean)
         arrays = self.arrays
         value = to_fixed(mean)
-        arrays["texts"] += there.sum(0)
+        arrays["texts"] += is_number.sum(0)
         arrays["value"] += value.sum(0)
-        arrays["row_value"] += halves(to_fixed(np.where(there, batch.value, 0.0)))
-        arrays["row_norm"] += to_fixed(np.where(there, batch.norm, 0.0)).sum(0)
-        arrays["rows"] += batch.rows * there.sum(0)
-        arrays["baseline"] += to_fixed(np.where(there, batch.baseline, 0.0)).sum(0)
+        arrays["row_value"] += halves(to_fixed(np.where(is_number, batch.value, 0.0)))
+        arrays["row_norm"] += to_fixed(np.where(is_number, batch.norm, 0.0)).sum(0)
+        arrays["rows"] += batch.rows * is_number.sum(0)
+        arrays["baseline"] += to_fixed(np.where(is_number, batch.baseline, 0.0)).sum(0)
         stratum = int(np.searchsorted(STRATA, batch.tokens))
-        arrays["strata_texts"][stratum] += there.sum(0)
+        arrays["strata_texts"][stratum] += is_number.sum(0)
         arrays["strata_value"][stratum] += value.sum(0)
         arrays["strata_square"][:, stratum] += squares(value)
         if self.labels:
@@ -244,17 +244,17 @@ class Tallies:
         mean, times = self._means[: len(self._hashes)], counts(self._hashes)
         stratum_flags = np.eye(len(STRATA) + 1)[self._strata]
         self._hashes, self._strata = [], []
-        there = ~np.isnan(mean)
+        is_number = ~np.isnan(mean)
         for column, (scale, where) in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
-            present_bins = bins[there[:, column]]
+            present_bins = bins[is_number[:, column]]
             bin_counts = np.bincount(present_bins, minlength=self.heads * scale.count)
             self.arrays["histogram"][:, where] += bin_counts.reshape((self.heads, scale.count))
         # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
         weights = times.T.astype(np.float64)
-        present: Any = there.any(-1)
+        present: Any = is_number.any(-1)
         strata = stratum_flags[:, :, None] * present[:, None, :]
-        every = ("replicate_value", to_fixed(mean)), ("replicate_texts", there), ("replicate_strata", strata)
+        every = ("replicate_value", to_fixed(mean)), ("replicate_texts", is_number), ("replicate_strata", strata)
         for name, values in every:
             flat = values.reshape((len(mean), -1)).astype(np.float64)
             self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)
@@ -323,8 +323,8 @@ class Totals:
 
     def _forget(self) -> None:
         """Let go of the texts that are no examples any more."""
-        there = self.examples["value"] != NONE
-        files, lines = (self.examples[name][there].tolist() for name in ("file", "line"))
+        is_filled = self.examples["value"] != NONE
+        files, lines = (self.examples[name][is_filled].tolist() for name in ("file", "line"))
         example_places = set(zip(files, lines, strict=True))
         example_places |= self.sample.lines()
         for place in [text_place for text_place in self.texts if text_place not in example_places]:
@@ -420,16 +420,16 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         raise InputError("this shard belongs to another plan", where=where)
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
-        there = state.arrays[name].shape if name in state.arrays else "missing"
-        if name == "link_tokens" and there != "missing":
-            there = (*there[:1], ANY_SIZE, *there[2:])
-        if there != shapes.get(name):
+        shape = state.arrays[name].shape if name in state.arrays else "missing"
+        if name == "link_tokens" and shape != "missing":
+            shape = (*shape[:1], ANY_SIZE, *shape[2:])
+        if shape != shapes.get(name):
             raise InputError(
-                "this shard is not whole: {name} is {there}",
+                "this shard is not whole: {name} is {shape}",
                 where=where,
                 expected=str(shapes.get(name, "no such array")),
                 name=name,
-                there=there,
+                shape=shape,
             )
         if state.arrays[name].dtype.kind not in "iu":
             raise InputError("this shard is not whole: {name} holds no whole numbers", where=where, name=name)

@@ -348,6 +348,7 @@ PARTICIPLES = {
     "how", "the", "see", "look", "some", "other", "one", "each", "who",
     "written", "met", "meant", "caught", "heard", "got", "mine", "nothing", "something", "anything", "thing", "things",
     "stuff", "it", "its", "this", "that", "these", "those", "them", "they", "such", "whose", "whom",
+    "there", "here", "again", "begun", "lost", "theirs", "ours",
 }  # fmt: skip
 """Words that say nothing of the thing that they would name."""
 
@@ -408,6 +409,7 @@ async def taken():
     return lambda given: given
 written = met = meant = caught = heard = got = mine = nothing = something = anything = thing = things = stuff = 1
 it = its = this = that = these = those = them = they = such = whose = whom = 1
+there = here = again = begun = lost = theirs = ours = 1
 """
 """Each way in which a name is given, once."""
 

@@ -221,7 +221,7 @@ class PassedHeads(Struct, frozen=True, eq=False):
     kind: Kind
     entering: Array
     matrices: Floats
-    begun: int
+    norm_count: int
     factors: Floats
     apart: tuple[int, ...]
 
@@ -237,7 +237,7 @@ class _Passing:
         entering = event.trace.stages["hidden"]
         self.passed[number].append(
             PassedHeads(
-                event.trace.layer, event.kind, entering, event.matrices, event.begun, event.factors, event.apart
+                event.trace.layer, event.kind, entering, event.matrices, event.norm_count, event.factors, event.apart
             )
         )
 
@@ -276,8 +276,8 @@ def contributions(
     projections = [
         head_projection(backend, attention, weights, prefix, side, link.head, apart=apart) for side in _SIDES
     ]
-    here = slice(link.query, link.query + 1)
-    query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, here)
+    query_row = slice(link.query, link.query + 1)
+    query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, query_row)
     split: HeadSplit = "layer" if by_layer else "head"
     passing, source_passing = _Passing(), _Passing()
     read = partial(
@@ -300,7 +300,7 @@ def contributions(
         passed = passing.passed[0], source_passing.passed[0]
     context = text.context()
     frozen = (
-        freeze(backend, projections[0], weights, reading.entering, context).of(here),
+        freeze(backend, projections[0], weights, reading.entering, context).of(query_row),
         freeze(backend, projections[1], weights, source, context, memory=link.kind == "cross").of(rows),
     )
     row, relative, learned = _row(text, attention, weights, prefix, link, reading.entering, source, rows)
@@ -596,7 +596,7 @@ class _SourceSplit:
         """What a head carries to a side; rows of tokens whose values come from elsewhere carry those. gate: how much of
         each entry is let through to each token, [token, v_dim], entry by entry then; None for all of it."""
         rows = self._whole.space.receivers[side].rows
-        factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.begun]
+        factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
         places = [place - rows.start for place in passed.apart if rows.start <= place < rows.stop]
         if apart is not None and places:

@@ -196,12 +196,12 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
             onto = event.matrices[head][:, 0]
             carried = values[head // group] @ (onto if gate is None else onto * gate[head])
             term = LogitTerm("head", event.trace.layer, event.kind, head)
-            collected[term] = (event.begun, row * carried * float(event.factors[0, 0]))
+            collected[term] = (event.norm_count, row * carried * float(event.factors[0, 0]))
 
     receiver = Receiver(len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1))
     keep = frozenset({"weights"})
     (reading,) = read_stream(text.model, text.tokens, backend, [receiver], keep=keep, split="none", on_heads=on_heads)
-    return {term: values * reading.tails[begun][0] for term, (begun, values) in collected.items()}
+    return {term: values * reading.tails[norm_count][0] for term, (norm_count, values) in collected.items()}
 
 
 def _layer(

@@ -301,8 +301,8 @@ class Meter:
         )
         for first in range(0, vocabulary, step):
             part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
-            here = (next_tokens >= first) & (next_tokens < first + part.shape[1])
-            token_logits[here] = part[rows[here], next_tokens[here] - first]
+            in_part = (next_tokens >= first) & (next_tokens < first + part.shape[1])
+            token_logits[in_part] = part[rows[in_part], next_tokens[in_part] - first]
             above = np.maximum(largest, part.max(-1))
             total = total * np.exp(largest - above) + np.exp(part - above[:, None]).sum(-1)
             largest = above

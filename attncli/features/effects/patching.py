@@ -290,14 +290,14 @@ def told_values(
             change[rows] = clean_mixed[head][rows] - mixed[head][rows]
             change = change if gate is None else change * gate[head]
             address = HeadAddress(event.trace.layer, event.kind, head)
-            changes[number, address] = (event.begun, change @ event.matrices[head] * event.factors)
+            changes[number, address] = (event.norm_count, change @ event.matrices[head] * event.factors)
 
     readings = read_stream(model, text.tokens, backend, taps, split="none", on_heads=on_heads)
     for (projection, weights), reading in zip(projections, readings, strict=True):
         frozen.append(freeze(backend, projection, weights, reading.entering, text.context()))
     result: dict[HeadAddress, dict[PathReceiver, Floats]] = {}
-    for (number, address), (begun, change) in changes.items():
-        turned = frozen[number].apply(change * readings[number].tails[begun][:, None])
+    for (number, address), (norm_count, change) in changes.items():
+        turned = frozen[number].apply(change * readings[number].tails[norm_count][:, None])
         result.setdefault(address, {})[receivers[number]] = turned
     return result
 
@@ -328,11 +328,11 @@ def run_paths(
     results = [backend.broadcast(entering, (len(part), *entering.shape)) for part in parts]
     for index in range(first, len(spec.blocks)):
         block, weights = spec.blocks[index], cache_weights(model.store.layer(backend, index))
-        here = [receiver for receiver in receivers if receiver.layer == index]
+        layer_receivers = [receiver for receiver in receivers if receiver.layer == index]
         for number, part in enumerate(parts):
             puts = [
                 _put_projection(text, block.attention, receiver, own[index], [changes[place] for place in part])
-                for receiver in here
+                for receiver in layer_receivers
             ]
             interventions: Interventions = {(index, "self"): tuple(puts)} if puts else {}
             changed = replace(context, interventions=interventions)

@@ -273,8 +273,10 @@ def sweep(
             reader = reading.reader(text.model, text.backend, own_hidden, rows.start)
             if branched.joint is not None:
                 together = reader.read(branched.joint[None] if rows_only else branched.joint[None][:, rows])
-        here = slice(rows.start - late, rows.stop - late)
-        readings.add(leaver.ran, [reader.read(part if rows_only else part[:, here]) for part in branched.branches])
+        branch_rows = slice(rows.start - late, rows.stop - late)
+        readings.add(
+            leaver.ran, [reader.read(part if rows_only else part[:, branch_rows]) for part in branched.branches]
+        )
     assert reader is not None
     on_progress(1.0)
     return SweepResult(readings.result(reader.baseline), together, reader)

@@ -430,7 +430,7 @@ def mask_topic_document(
     refuse_lost_rows(model.backend, trace)
     scores, masked, after = (_wide(model, trace.stages[name])[0] for name in ("biased", "masked", "weights"))
     before = row_softmax(scores)
-    lost = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
+    masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
     batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
     return MaskTopic(
         **header(model, text, tokens),
@@ -442,7 +442,7 @@ def mask_topic_document(
         masked=masked,
         before=before,
         after=after,
-        hidden=min(float(before[query][lost].sum()), 1.0),
+        hidden=min(float(before[query][masked_keys].sum()), 1.0),
         batch=batch,
         warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )

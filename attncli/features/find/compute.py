@@ -212,15 +212,15 @@ def find_document(
         for head in numbers_of(request.heads, forward.shape[0]):
             if np.isnan((forward[head], back[head])).any():
                 continue
-            there = _place(forward[head], visibility[head], request.end)
+            end_place = _place(forward[head], visibility[head], request.end)
             heads.append(
                 FoundHead(
                     layer=trace.layer,
                     head=head,
-                    weight=there.weight,
-                    rank=there.rank,
-                    visible=there.visible,
-                    top_key=there.top_key,
+                    weight=end_place.weight,
+                    rank=end_place.rank,
+                    visible=end_place.visible,
+                    top_key=end_place.top_key,
                     reverse=_place(back[head], seen_back[head], request.start),
                 )
             )

@@ -435,12 +435,12 @@ def _levels(capacity: Floats, back: Floats, depth: int, count: int, source: int)
 
 
 def _send(
-    capacity: Floats, back: Floats, levels: list[list[int]], here: tuple[int, int], goal: tuple[int, int], room: float
+    capacity: Floats, back: Floats, levels: list[list[int]], start: tuple[int, int], goal: tuple[int, int], room: float
 ) -> float:
     """Send as much as fits along one path of rising levels; a dead end is taken off the levels."""
-    if here == goal:
+    if start == goal:
         return room
-    depth_here, node = here
+    depth_here, node = start
     depth = goal[0]
     for step, ends in (
         (1, capacity[depth_here, node] if depth_here < depth else ()),

@@ -136,7 +136,7 @@ class Training:
         self._before: Moment | None = None
         self._last: Moment | None = None
         self._steps, self._drawn_at = 0, 0.0
-        self._begun = 0.0
+        self._start_time = 0.0
         self._foretold = False
         self._stopped = False
 
@@ -177,10 +177,10 @@ class Training:
         """Say after the first steps how long all of them take, where that is long and nobody watches."""
         now = time.monotonic()
         if self._steps == 1:
-            self._begun = now
-        elif not self._foretold and (self._steps == FIRST_STEPS or now - self._begun > FIRST_SECONDS):
+            self._start_time = now
+        elif not self._foretold and (self._steps == FIRST_STEPS or now - self._start_time > FIRST_SECONDS):
             self._foretold = True
-            seconds = (now - self._begun) / (self._steps - 1) * total
+            seconds = (now - self._start_time) / (self._steps - 1) * total
             before = self._expected
             is_told = before is not None and before / OFF <= seconds <= before * OFF
             if seconds > PATIENCE and self.live is None and not is_told:

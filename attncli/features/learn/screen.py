@@ -281,11 +281,11 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
     kind = _task(document.task)
     if kind is None or len(document.runs) > 1:
         return texts
-    again = f"attn learn {kind.name}" + (" …" if kind.takes else "")
+    command = f"attn learn {kind.name}" + (" …" if kind.takes else "")
     if _is_as_intended(document, kind):
-        texts.append(message("Another seed may: {command}", command=f"{again} --seed {document.seed + 1}"))
+        texts.append(message("Another seed may: {command}", command=f"{command} --seed {document.seed + 1}"))
     elif kind.takes != "FILE":  # what a text of one's own allows nobody knows
-        texts.append(message("With the task's own settings most seeds learn it: {command}", command=again))
+        texts.append(message("With the task's own settings most seeds learn it: {command}", command=command))
     return texts
 
 

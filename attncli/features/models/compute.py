@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 from attncli import __version__
@@ -31,9 +31,9 @@ class AliasRow(Part, frozen=True, kw_only=True):
     name: str
     hub: Annotated[str, describe("Its id on the hub.")]
     family: Annotated[str, describe("The `model_type` of config.json.")]
-    here: Annotated[
+    location: Annotated[
         Literal["package", "cache"] | None, describe("Where it is on this machine; null if it would be fetched.")
-    ]
+    ] = field(name="here")
 
 
 class CachedModel(Part, frozen=True, kw_only=True):
@@ -103,8 +103,10 @@ class Float32Distance(Part, frozen=True, kw_only=True):
     """Root mean square distances from the float64 reference, of attn's and of transformers' float32, and their
     ratio."""
 
-    ours: Annotated[float | None, describe("null where some numbers are too large for float32.")]
-    theirs: float | None
+    run_distance: Annotated[float | None, describe("null where some numbers are too large for float32.")] = field(
+        name="ours"
+    )
+    reference_distance: float | None = field(name="theirs")
     ratio: float | None
     limit: float
 
@@ -533,7 +535,7 @@ def models_document(cache: Path) -> ModelsDocument:
             )
         )
     aliases = [
-        AliasRow(name=name, hub=alias.hub, family=alias.family, here=_cached_in(alias, cache))
+        AliasRow(name=name, hub=alias.hub, family=alias.family, location=_cached_in(alias, cache))
         for name, alias in ALIASES.items()
     ]
     return ModelsDocument(
@@ -746,7 +748,10 @@ def verify_document(location: ModelLocation, text: str, result: Verification) ->
         ],
         float64=Float64Distance(worst=result.worst, limit=LIMIT),
         float32=Float32Distance(
-            ours=result.run_distance, theirs=result.reference_distance, ratio=result.ratio, limit=RATIO
+            run_distance=result.run_distance,
+            reference_distance=result.reference_distance,
+            ratio=result.ratio,
+            limit=RATIO,
         ),
         passed=result.is_within_limits,
     )

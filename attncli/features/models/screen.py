@@ -60,7 +60,12 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         return fit_to_view(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
     rows = [
-        [alias.name, alias.family, "-" if alias.here is None else localize(contextual("here", "yes"), view), alias.hub]
+        [
+            alias.name,
+            alias.family,
+            "-" if alias.location is None else localize(contextual("here", "yes"), view),
+            alias.hub,
+        ]
         for alias in document.aliases
     ]
     foreign = table(
@@ -113,7 +118,7 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
     for row in document.formats:
         yield ("format", row.name, " ".join(row.families), row.proof, "", "natively")
     for alias in document.aliases:
-        yield ("alias", alias.name, alias.family, alias.here or alias.hub, "", "natively")
+        yield ("alias", alias.name, alias.family, alias.location or alias.hub, "", "natively")
     for model in document.cached:
         yield ("cached", f"{model.name}@{model.revision}", model.family, model.folder, model.bytes, _run_support(model))
 
@@ -181,7 +186,7 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
 
 def _single(distance: Float32Distance, view: View) -> str:
     """What float32 gave; a distance is null, or no number, where numbers left its range."""
-    run_distance, reference_distance, ratio = (getattr(distance, name) for name in ("ours", "theirs", "ratio"))
+    run_distance, reference_distance, ratio = distance.run_distance, distance.reference_distance, distance.ratio
     if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
         return say(view, "float32: some numbers are too large for it.")
     is_unbounded = ratio is None or not isfinite(ratio)
@@ -624,7 +629,7 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
 
 def models_answer(document: ModelsDocument, view: View) -> Lines:
     """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
-    local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
+    local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.location is not None]
     count = say(view, "{count} families run natively.", count=len(document.families))
     short_names = plural(
         "{count} of {total} short names is here and needs no download: {names}.",

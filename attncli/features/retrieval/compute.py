@@ -194,15 +194,15 @@ def _probe(
     """A text with a needle at a depth, as long as passages fill it."""
     needle = facts[number]
     order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
-    begun = {needle.question}
+    beginnings = {needle.question}
     chosen: list[str] = []
     for passage in (passages[int(place)].strip() for place in order):
         begins = passage.rpartition(" ")[0]
-        if begins in begun or passage.startswith(needle.question):
+        if begins in beginnings or passage.startswith(needle.question):
             continue
         if len(_tokens(model, _compose(needle, [*chosen, passage], depth)[0])) > length:
             break
-        begun.add(begins)
+        beginnings.add(begins)
         chosen.append(passage)
     text, start, stop = _compose(needle, chosen, depth)
     tokens = _tokens(model, text)

@@ -410,8 +410,8 @@ def region_links(
 
 def finite_mean(values: Numbers) -> Numbers:
     """The mean over the first axis of what is a number; NaN where nothing is."""
-    there = np.isfinite(values)
-    total: Numbers = np.where(there, values, 0).sum(0) / np.where(there.any(0), there.sum(0), np.nan)
+    is_number = np.isfinite(values)
+    total: Numbers = np.where(is_number, values, 0).sum(0) / np.where(is_number.any(0), is_number.sum(0), np.nan)
     return total
 
 

@@ -182,7 +182,7 @@ def series_document(
     known: dict[str, str] = {}
     variables = os.environ if variables is None else variables
     memory = own_cache_folder(variables) / "series"
-    again = 0
+    remembered = 0
     for place, name in enumerate(names):
         fetching = _fetch_ahead(names[place + 1], variables) if place + 1 < len(names) else None
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
@@ -195,7 +195,7 @@ def series_document(
             if remember:
                 _keep(key, measured)
         else:
-            again += 1
+            remembered += 1
         places = [(head.layer, head.head) for head in measured.heads]
         if rows and places != [(head.layer, head.head) for head in rows[0].heads]:
             raise InputError(
@@ -219,8 +219,8 @@ def series_document(
         progress((place + 1) / len(names))
         if fetching is not None:
             fetching.join()
-    if again and note is not None:
-        note(message("{count} of {all} checkpoints were measured before", count=again, all=len(names)))
+    if remembered and note is not None:
+        note(message("{count} of {all} checkpoints were measured before", count=remembered, all=len(names)))
     return SeriesDocument(
         version=__version__,
         text=request.texts[0],

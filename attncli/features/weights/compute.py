@@ -201,8 +201,8 @@ def _of_rows(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     finite = np.isfinite(values)
     odd = values.shape[1] - np.count_nonzero(finite, axis=1)
     if odd.any():
-        for row, here, bad in zip(values, finite, odd.tolist(), strict=True):
-            finite_values = row[here]
+        for row, is_finite, bad in zip(values, finite, odd.tolist(), strict=True):
+            finite_values = row[is_finite]
             yield next(_of_rows(finite_values[None]))._replace(odd=bad) if bad else next(_of_rows(row[None]))
         return
     if not values.shape[1]:

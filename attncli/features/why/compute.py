@@ -353,8 +353,8 @@ class StrongestLinks:
         keys = slice(block.low, min(block.high, self._count))
         out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
         weights = block.stages["weights"]
-        here = range(block.first_head, block.first_head + weights.shape[0])
-        for head in (head for place, head in self._heads if kind == "self" and place == layer and head in here):
+        block_heads = range(block.first_head, block.first_head + weights.shape[0])
+        for head in (head for place, head in self._heads if kind == "self" and place == layer and head in block_heads):
             table = np.asarray(self._backend.numpy(weights[head - block.first_head]), np.float64)[:, : out.shape[1]]
             table = np.where(out, 0.0, table)
             for row, key in enumerate(table.argmax(-1).tolist()):
