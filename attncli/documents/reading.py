@@ -217,6 +217,7 @@ def _part(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
 
 
 def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+    """The errors in a member of a document, and below it. place: its path, such as `layers[0].heads`."""
     match value:
         case Part():
             yield from _part(value, lengths, place)

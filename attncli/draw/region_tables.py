@@ -134,10 +134,11 @@ def region_pairs_part(document: WithRegions, view: View) -> Lines:
 def ranked_heads(part: RegionPart, place: int) -> list[HeadRegions]:
     """The heads that give a region anything, by the ratio to what even attention would give, the largest first."""
     heads = [head for head in part.heads if np.isfinite(head.share[place]) and head.share[place] > 0]
-    return sorted(heads, key=lambda head: (-_quotient(head.share[place], head.even[place]), head.layer, head.head))
+    return sorted(heads, key=lambda head: (-_times_even(head.share[place], head.even[place]), head.layer, head.head))
 
 
-def _quotient(share: float, even: float) -> float:
+def _times_even(share: float, even: float) -> float:
+    """How many times what even attention would give a region a head gives it; 0 where that is nothing or unknown."""
     return float(share / even) if np.isfinite(even) and even > 0 else 0.0
 
 

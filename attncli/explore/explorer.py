@@ -64,7 +64,7 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
     notice = walk.notice
     if walk.work is not None:
         notice = replace(notice, working=walk.work.name, share=walk.work.share)
-    title, draw_right = _right(walk, loaded_run, view)
+    title, draw_right = _right_pane(walk, loaded_run, view)
     frame = Frame(
         walk.state, loaded_run, view, notice, draw_right, title,
         values=values(walk.effects) if walk.state.sight == "effects" else None,
@@ -100,8 +100,8 @@ def _over(walk: Walk, view: View) -> DrawPane | None:
             assert_never(walk.over)
 
 
-def _right(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane | None]:
-    """The title and the drawing of what is looked at; None for the matrix, which the frame draws."""
+def _right_pane(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane | None]:
+    """The title and the drawing of the pane on the right; None for the matrix, which the frame draws."""
     state = walk.state
     match state.sight:
         case "matrix":

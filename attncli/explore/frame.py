@@ -48,7 +48,8 @@ NEAR = 200
 
 
 def shares(state: State, loaded_run: LoadedRun) -> list[float | None]:
-    """What each word gets from the chosen one, or, turned, gives it, in the chosen head; 0 where it sees nothing."""
+    """The chosen head's weights: of the chosen query on each key, or, where the view is turned, of each query on the
+    chosen key; 0 for a query that sees nothing, None for each where there are no weights."""
     place = (state.layer, state.head)
     weights = loaded_run.column(place, state.key) if state.is_turned else loaded_run.row(place, state.query)
     if weights is None:

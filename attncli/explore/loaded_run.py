@@ -242,7 +242,7 @@ class LoadedRun:
 
     @property
     def extent(self) -> Extent:
-        """What there is to look at so far."""
+        """The layers and heads that have run by now, and how many queries and keys there are."""
         if self._extent is None:
             layers: dict[int, list[int]] = {}
             for layer, head in sorted(self.heads):

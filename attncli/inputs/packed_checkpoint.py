@@ -477,6 +477,7 @@ class AwqMatrix:
 
     @staticmethod
     def _in_order(words: Array) -> Array:
+        """The 4-bit numbers of packed words, [row, column], in the order of the matrix's columns."""
         packed = word_numbers(words, 4).reshape(*words.shape, 8)
         numbers = np.empty(packed.shape, np.float32)
         numbers[..., AWQ_ORDER] = packed

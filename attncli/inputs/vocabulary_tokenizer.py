@@ -220,6 +220,8 @@ class PieceTokenizer:
     def _token(
         self, index: int, code: int, piece: str, span: tuple[int, int] | None, text: str, part: int, overlaps: bool
     ) -> Token:
+        """The token of a piece. span: its characters [start, end) of the text, None for one that the template adds;
+        overlaps: whether another piece shares them; part: which of two texts it is of."""
         if span is None:
             return Token(index, piece, code, None, None, special=True, part=part)
         start, end = span
@@ -294,6 +296,7 @@ class _Clerk:
 
 
 def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
+    """What a piece of work returns, or what it raises; the other is None."""
     try:
         return work(), None
     except BaseException as error:

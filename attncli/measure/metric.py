@@ -564,8 +564,8 @@ def measure(
         aligned,
     )
     flat = array.reshape((-1, count, keys))
-    visibility = None if visible is None else _spread(visible, (*lead, count, keys), "visible")
-    real = None if queries is None else _spread(queries, (*lead, count), "queries")
+    visibility = None if visible is None else _truth_values(visible, (*lead, count, keys), "visible")
+    real = None if queries is None else _truth_values(queries, (*lead, count), "queries")
     tally = Tally(flat.shape[0], metrics, about)
     step = max(BLOCK // max(keys, 1), 1)
     for head in range(flat.shape[0]):
@@ -599,7 +599,8 @@ def _lengthy(values: Lengthy, keys: int, name: str) -> Lengthy:
     return values
 
 
-def _spread(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
+def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
+    """Which values are not zero, broadcast to `shape`, leading axes as one. name: what an error calls them."""
     array = _as_array(values)
     numbers = backend_of(array).numpy(array)
     try:

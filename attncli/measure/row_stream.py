@@ -73,7 +73,7 @@ class TopLinks:
         return -links[-1][0] if len(links) == self.top else 0.0
 
     def _take_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
-        """Look at these rows, [row, key], without the pairs left out. which: their places in the block, rising."""
+        """Add the links of these rows, [row, key], without the pairs left out. which: their places in the block."""
         queries = rows.i[which]
         if self._leave_out is not None:
             weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)

@@ -75,7 +75,7 @@ class Tensors(Struct, frozen=True, eq=False):
         return array.astype(np.float64 if wide else np.float32, copy=False)
 
 
-def plain(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
+def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
     """The tensors under plain names: `module.self_attn.in_proj_weight` is `in_proj_weight`, `mha/query/kernel:0`
     `query.kernel`.
 

@@ -109,6 +109,7 @@ class CheckpointStore:
             self._announce(bound for bound in self._in_order(layer) if bound.feeds)
 
     def _announce(self, bounds: Iterable[TensorBinding]) -> None:
+        """Have the tensors of these roles read ahead, in this order."""
         self.checkpoint.ahead([name for bound in bounds for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:

@@ -243,7 +243,7 @@ class Passages:
         self._depth += 1
 
     def leave(self, leaving: Array | None) -> None:
-        """What began last ends."""
+        """The layer, or the member within one, that began last ends. leaving: what it returned."""
         self._depth -= 1
         if self._depth == 0:
             self.passages[-1].leaving = leaving
@@ -253,8 +253,8 @@ class Passages:
         """The layer that runs; None outside all layers."""
         return self.passages[-1] if self._depth else None
 
-    def take(self, vectors: Array | None) -> None:
-        """A module that attends begins with these vectors."""
+    def note_attention_input(self, vectors: Array | None) -> None:
+        """A module that attends begins with these vectors, [token, width]."""
         self._attention_input = vectors
 
     def note_attention(self, numbers: int, module: Any) -> None:
@@ -301,7 +301,7 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        passages.take(_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
+        passages.note_attention_input(_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
 
     def after(module: Any, args: Any, output: Any) -> None:
         passages.leave(_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])

@@ -555,7 +555,7 @@ def _by_layer(side: ReferenceSide, spec: Spec) -> ReferenceSide:
 
 
 def _pairs(trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> Iterator[tuple[Floats, Floats]]:
-    """Ours beside theirs: weights, cross weights, and what leaves the layer where the widths agree."""
+    """A layer's numbers, each with the reference's: weights, cross weights, and its output where the widths agree."""
     yield np.asarray(trace.stages["weights"], np.float64), reference_side.weights[trace.layer]
     if trace.cross is not None:
         yield np.asarray(trace.cross.stages["weights"], np.float64), reference_side.cross[trace.layer]

@@ -26,11 +26,11 @@ from attncli.models.layout import (
     LayoutSizes,
     OwnScale,
     Tensors,
+    bare_names,
     class_layouts,
     facts_of,
     fused_layouts,
     names_text,
-    plain,
     separate_layouts,
 )
 from attncli.models.model import Identity, Model
@@ -102,7 +102,7 @@ def recognise(
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
     and what was expected; UsageError where the asker contradicts the file.
     """
-    tensors = plain(arrays, where, request.prefix)
+    tensors = bare_names(arrays, where, request.prefix)
     has_orientation = request.orientation is not None
     match metadata.get(ORIENTATION):
         case "in-out" | "out-in" as orientation if request.orientation is None:
@@ -211,6 +211,7 @@ def _projections(layout: Layout) -> set[str]:
 
 
 def _similar(names: Iterable[str], known_names: Iterable[str]) -> str:
+    """A hint where one of the first names is nearly a known one; empty where none is."""
     from difflib import get_close_matches
 
     choices = list(known_names)

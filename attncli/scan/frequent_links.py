@@ -260,8 +260,8 @@ class TotalLinks:
         self._tokens: dict[int, Ints] = {}
         self.texts: dict[int, str] = {}
 
-    def take(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
-        """Take the next shard's."""
+    def add_shard(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
+        """Add the pairs and counts of the next shard. texts: (number, text) of each token that its pairs name."""
         pairs = arrays["link_pairs"]
         if not self._heads:
             self._heads = [LinkCounts() for _ in pairs]

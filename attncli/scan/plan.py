@@ -305,8 +305,8 @@ def _agree(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
 
 
 def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
-    """Take away what a plan that is not kept left in its folder: copies of files, and its list of repeated texts. What
-    the plan that holds speaks of stays."""
+    """Delete what a refused plan left in its folder: copies of files, and its list of repeated texts. What the plan
+    that stands there uses stays."""
     kept: set[Path] = set()
     with suppress(AttnError):
         old_plan = _read_plan(folder)

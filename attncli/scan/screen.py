@@ -89,8 +89,8 @@ class ScanShown:
     shades: Shading | None = None
 
 
-def _wide(shown: ScanShown, view: View) -> bool:
-    """The part is about all heads."""
+def _shows_all_heads(shown: ScanShown, view: View) -> bool:
+    """Whether the screen is about all heads, not one alone."""
     return not shown.is_close
 
 
@@ -187,9 +187,9 @@ def _layers_part(shown: ScanShown, view: View) -> Lines:
 
 SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("header", _header_part),
-    ScreenPart("grid", _grid_part, _wide),
+    ScreenPart("grid", _grid_part, _shows_all_heads),
     ScreenPart("labels", _labels_part),
-    ScreenPart("layers", _layers_part, _wide),
+    ScreenPart("layers", _layers_part, _shows_all_heads),
     ScreenPart("effects", _effects_part),
     ScreenPart("why", _why_part),
     ScreenPart("kinds", _kinds_part, _close),
@@ -242,7 +242,7 @@ def _header(document: ScanDocument, view: View) -> Lines:
                 "{done} of {total} shards · {texts} · {tokens}",
                 done=done_count,
                 total=total,
-                texts=_texts(document, view),
+                texts=_text_count(document, view),
                 tokens=say(view, plural("{count:,} token", "{count:,} tokens", count=progress.tokens)),
             ),
         ],
@@ -388,7 +388,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
             if between
             else say(view, "none is borderline")
         )
-        counts = {"heads": len(document.heads), "texts": _texts(document, view)}
+        counts = {"heads": len(document.heads), "texts": _text_count(document, view)}
         answer_sentences.append(
             say(
                 view,
@@ -481,7 +481,8 @@ def _even(heads: Sequence[ScanHead], document: ScanDocument, view: View) -> list
     )
 
 
-def _texts(document: ScanDocument, view: View) -> str:
+def _text_count(document: ScanDocument, view: View) -> str:
+    """Such as `1,200 texts`: how many the scan has read."""
     return say(view, plural("{count:,} text", "{count:,} texts", count=document.done.texts))
 
 
@@ -491,7 +492,7 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
         for scan_label in head.labels
         if scan_label.earned
     ]
-    places = {"layer": head.layer, "head": head.head, "texts": _texts(document, view)}
+    places = {"layer": head.layer, "head": head.head, "texts": _text_count(document, view)}
     labels_sentence = say(
         view,
         plural(

@@ -107,14 +107,14 @@ def places(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] |
     """The queries and keys of a text that the condition is about; None where there are none."""
     indices = []
     for text in (condition.source, condition.target):
-        matches = [token.index for token in tokens if text is None or plain(token.text) == text.casefold()]
+        matches = [token.index for token in tokens if text is None or normalized_text(token.text) == text.casefold()]
         if not matches:
             return None
         indices.append(np.array(matches, np.int64))
     return indices[0], indices[1]
 
 
-def plain(text: str) -> str:
+def normalized_text(text: str) -> str:
     """A token's text as a condition names it: without marks of word starts, in lower case."""
     return text.strip("Ġ▁ ").removeprefix("##").casefold()
 

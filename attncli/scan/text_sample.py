@@ -60,8 +60,8 @@ class TextSample:
         new[3:] = links[..., heads].transpose(0, 2, 1)
         self._keep(heads, new, values[..., heads].transpose(1, 2, 0))
 
-    def take(self, arrays: dict[str, Ints]) -> None:
-        """Take another shard's sample."""
+    def add_shard(self, arrays: dict[str, Ints]) -> None:
+        """Merge another shard's sample in: of both, the texts with the smallest hashes stay."""
         if self.size:
             table = np.stack([arrays[f"sample_{name}"] for name in FIELDS])
             self._keep(np.arange(table.shape[1]), table, arrays["sample_value"])

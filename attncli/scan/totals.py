@@ -309,9 +309,9 @@ class Totals:
             for name, array in state.arrays.items()
             if name.startswith(("sample_", "link_"))
         }
-        self.sample.take(arrays)
+        self.sample.add_shard(arrays)
         if self.plan.measures.links:
-            self.links.take(arrays, state.facts["tokens"])
+            self.links.add_shard(arrays, state.facts["tokens"])
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard

@@ -164,7 +164,7 @@ def test_counts_of_pairs_that_were_let_go_of_are_bounded() -> None:
         pairs = np.full((1, 3), -1, np.int64)
         pairs[0, : head.codes.size] = head.codes
         numbers = np.array([range(20), [60] + [1] * 19, [1] * 20], np.int64)
-        links.take(
+        links.add_shard(
             {
                 "link_pairs": pairs,
                 "link_counts": head.counts[:1],

@@ -121,7 +121,8 @@ def cache(
 
     known: dict[str, PolicyRun] = {}
 
-    def document(more: Sequence[str] = ()) -> CacheDocument:
+    def document_so_far(more: Sequence[str] = ()) -> CacheDocument:
+        """The document of the policies that are measured by now. more: warnings beside the text's own."""
         full = whole.bytes_of(None)
         return CacheDocument(
             **header(model, text, tokens),
@@ -153,13 +154,14 @@ def cache(
         if known:
             results.keep(known)
             on_result(1 + len(known), runs)
-            on_interruption(document([interruption_note(len(known) + 1, runs)]))
+            on_interruption(document_so_far([interruption_note(len(known) + 1, runs)]))
         raise
     results.drop()
-    return document()
+    return document_so_far()
 
 
 def _policy_part(whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int) -> CachePolicy:
+    """A policy's row. place: its number among those that ran; full: bytes of the cache that keeps all."""
     size = whole.bytes_of(place)
     change = None if result.logprob is None or whole.logprob is None else result.logprob - whole.logprob
     return CachePolicy(

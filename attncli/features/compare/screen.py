@@ -124,6 +124,7 @@ def _signed_number(value: float, view: View) -> str:
 
 
 def _number(value: float | None, view: View, more: int = 0) -> str:
+    """A number with as many digits as the view says, and so many more; "-" for None."""
     return "-" if value is None else f"{value:.{view.precision + more}f}"
 
 

@@ -491,7 +491,7 @@ def source_parts(text: SweepText, whole: Contributions, than: int | None = None)
     if whole.link.kind == "self":
         split = _SourceSplit(text, whole, than, (0, 1))
         for sides in zip(*passed, strict=True):
-            split.take(text.model, text.tokens, sides)
+            split.add_attention(text.model, text.tokens, sides)
         return split.merge("both")
     parts: dict[LinkPart, list[SourcePart]] = {}
     names: tuple[Side, Side] = ("query", "key")
@@ -499,7 +499,7 @@ def source_parts(text: SweepText, whole: Contributions, than: int | None = None)
     for side, (model, tokens) in enumerate(models):
         split = _SourceSplit(text, whole, than, (side,))
         for heads in passed[side]:
-            split.take(model, tokens, (heads,))
+            split.add_attention(model, tokens, (heads,))
         parts |= split.merge(names[side])
     return parts
 
@@ -566,8 +566,9 @@ class _SourceSplit:
         shares = whole.centre(np.eye(len(row.keys)), than)
         self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 
-    def take(self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]) -> None:
-        """Split what the heads of an attention bring. heads: the same heads, once for each side that receives them."""
+    def add_attention(self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]) -> None:
+        """Split by source token what each head of one attention brings to the link. heads: the same heads, once for
+        each side that receives them."""
         layer, kind, entering = heads[0].layer, heads[0].kind, heads[0].entering
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
         weights, values = known_numbers(self._backend, stages["weights"]), known_numbers(self._backend, stages["v"])

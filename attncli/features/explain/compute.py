@@ -86,12 +86,12 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     matrix, bias = weights("attn.o.weight"), weights("attn.o.bias")
     if matrix is None:
         return None
-    projection = _wide(model, matrix)  # [width, head · v_dim]
+    projection = _as_float64(model, matrix)  # [width, head · v_dim]
     heads, dim = outputs.shape
     if projection.shape[1] != heads * dim:
         return None
     shares = np.einsum("hd,whd->hw", outputs, projection.reshape(len(projection), heads, dim))
-    return HeadShares(shares, None if bias is None else _wide(model, bias))
+    return HeadShares(shares, None if bias is None else _as_float64(model, bias))
 
 
 def explain(
@@ -211,7 +211,7 @@ def derivation_document(
     if spec.hashing is not None:
         raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
-    stages = {name: _wide(model, array) for name, array in trace.stages.items()}
+    stages = {name: _as_float64(model, array) for name, array in trace.stages.items()}
     if "hidden" not in stages:
         raise UnsupportedError(
             "the attention of layer {layer} reads vectors of another width than the layer's",
@@ -268,7 +268,7 @@ def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: 
     return {**stages, "q": q, "k": stages["global_k"], "v": stages["global_v"]}
 
 
-def _wide(model: Model, array: Array) -> Floats:
+def _as_float64(model: Model, array: Array) -> Floats:
     return np.asarray(model.backend.numpy(array), np.float64)
 
 
@@ -290,8 +290,8 @@ def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
     row = head * len(np.asarray(step.q))
     if matrix is None:
         return step
-    column = _wide(model, matrix)[row]
-    bias = None if bias_vector is None else float(_wide(model, bias_vector)[row])
+    column = _as_float64(model, matrix)[row]
+    bias = None if bias_vector is None else float(_as_float64(model, bias_vector)[row])
     first_entry = float(np.asarray(step.x) @ column) + (bias or 0.0) if column.shape == np.shape(step.x) else np.nan
     if not np.isclose(first_entry, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
         return step
@@ -311,7 +311,7 @@ def _after(model: Model, layer: int, before: Array, stages: dict[str, Floats], q
         split = head_shares(model, layer, stages["concat"][query].reshape(spec.heads, spec.v_dim))
         if split is not None:
             heads, bias = split.shares, UNSET if split.bias is None else split.bias
-    x = stages["hidden"][query] if model.spec.blocks[layer].normed else _wide(model, before)[query]
+    x = stages["hidden"][query] if model.spec.blocks[layer].normed else _as_float64(model, before)[query]
     branch: Floats | UnsetType = UNSET
     if "sum" in rows and not np.allclose(rows["sum"] - x, stages["out"][query], rtol=1e-3, atol=1e-5 * abs(x).max()):
         branch = rows["sum"] - x
@@ -428,7 +428,7 @@ def mask_topic_document(
     """
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("biased", "masked", "weights"))))
     refuse_lost_rows(model.backend, trace)
-    scores, masked, after = (_wide(model, trace.stages[name])[0] for name in ("biased", "masked", "weights"))
+    scores, masked, after = (_as_float64(model, trace.stages[name])[0] for name in ("biased", "masked", "weights"))
     before = row_softmax(scores)
     masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
     batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
@@ -456,11 +456,11 @@ def _padded_texts(
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
-    together = _wide(model, trace.stages["weights"])[:, 0]
+    together = _as_float64(model, trace.stages["weights"])[:, 0]
     rows = []
     for entry, (text, text_tokens) in enumerate(texts):
         lone = next(iter(model.trace(text_tokens, layers=[layer], heads=[head], keep=("weights",))))
-        alone = _wide(model, lone.stages["weights"])[0, -1][: len(text_tokens)]
+        alone = _as_float64(model, lone.stages["weights"])[0, -1][: len(text_tokens)]
         row = together[entry, len(text_tokens) - 1, :longest]
         rows.append(
             PaddedText(
@@ -495,8 +495,10 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
     """
     trace = next(iter(model.trace(tokens, layers=[layer], keep=("capped", "biased", "masked", "weights"))))
     refuse_lost_rows(model.backend, trace)
-    weights, mixed = (_wide(model, array)[:, query] for array in (trace.stages["weights"], head_outputs(trace.stages)))
-    out = _wide(model, trace.stages["out"])[query]
+    weights, mixed = (
+        _as_float64(model, array)[:, query] for array in (trace.stages["weights"], head_outputs(trace.stages))
+    )
+    out = _as_float64(model, trace.stages["out"])[query]
     split = head_shares(model, layer, mixed)
     if split is None:
         total = mixed.reshape(-1) if "concat" not in trace.stages else out
@@ -538,7 +540,7 @@ def _single(
     stage_names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
     if spec.sinks or spec.own_global or not set(stage_names) <= set(trace.stages):
         return UNSET
-    stages = {name: _wide(model, trace.stages[name]) for name in stage_names}
+    stages = {name: _as_float64(model, trace.stages[name]) for name in stage_names}
     steps = steps_of(stages, spec.scale, spec.softcap, None, query)
     row = next(np.asarray(step.weights) for step in steps if isinstance(step, SoftmaxRow))
     output = next(np.asarray(step.output) for step in steps if isinstance(step, OutputSum))
@@ -590,7 +592,7 @@ def position_document(
 def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None) -> PositionWay:
     keep = ("capped", "biased", "weights", "mixed")
     trace = refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=keep))))
-    stages = {name: _wide(model, trace.stages[name])[0] for name in ("capped", "biased", "weights")}
+    stages = {name: _as_float64(model, trace.stages[name])[0] for name in ("capped", "biased", "weights")}
     row = stages["weights"][query]
     # scores that left the range of their type may stand where a mask hides them
     within = np.isfinite(stages["capped"])
@@ -667,9 +669,11 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         raise UnsupportedError(
             "layer {layer} {reason}", expected="x + attention on its own", hint="--residual", layer=layer, reason=reason
         )
-    stages = {name: _wide(model, array) for name, array in trace.stages.items() if name in ("hidden", "sum", "norm")}
+    stages = {
+        name: _as_float64(model, array) for name, array in trace.stages.items() if name in ("hidden", "sum", "norm")
+    }
     normed = model.spec.blocks[layer].normed
-    entering = stages["hidden"] if normed else _wide(model, trace.before)
+    entering = stages["hidden"] if normed else _as_float64(model, trace.before)
     x, after = entering[query], stages["sum"][query]
     norm = _norm(model, layer, block.norms, x, after)
     apart = 0.0
@@ -687,7 +691,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         x=x,
         out=after - x,
         sum=after,
-        weights=UNSET if weights is None else _wide(model, weights)[:, query].max(axis=0),
+        weights=UNSET if weights is None else _as_float64(model, weights)[:, query].max(axis=0),
         cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
         norm=norm,
         agreement=apart,
@@ -710,10 +714,10 @@ def _norm(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, afte
     scaled = centred_vector / np.sqrt(variance + norm.eps)
     normed = scaled
     if weight is not None and norm.affine:
-        factor = _wide(model, weight)
+        factor = _as_float64(model, weight)
         normed = normed * (factor + 1.0 if norm.unit_offset else factor)
     if bias is not None and norm.affine:
-        normed = normed + _wide(model, bias)
+        normed = normed + _as_float64(model, bias)
     return NormStep(
         place=place,
         kind=norm.kind,

@@ -56,7 +56,7 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
 
 
 def _heads(document: FindDocument, view: View) -> Lines:
-    names = [_name(document, index, view) for index in (document.query, document.key)]
+    names = [_token_name(document, index, view) for index in (document.query, document.key)]
     arrow = spell("→", ascii=view.ascii)
     heads = document.heads
     heads_shown = heads if view.full else heads[: view.top]
@@ -133,7 +133,8 @@ def _rank(place: FoundHead | Reverse, view: View) -> str:
     )
 
 
-def _name(document: FindDocument, index: int, view: View) -> str:
+def _token_name(document: FindDocument, index: int, view: View) -> str:
+    """A token as a title names it: its place and its text."""
     return f"{index} {label(document.tokens[index].text, ascii=view.ascii)}"
 
 

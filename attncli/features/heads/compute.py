@@ -333,7 +333,7 @@ def heads_document(
                 weights = left_out.without(weights, np.arange(len(row_tokens)))
             elif words is None:
                 # a learned extra key keeps its column
-                weights = _of(heads, model.backend.numpy(trace.stages["weights"]))
+                weights = _matrices_of(heads, model.backend.numpy(trace.stages["weights"]))
             average = weights.mean(0)
             spread = [_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
             moved_metrics = (
@@ -410,8 +410,8 @@ def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
     return sorted(set(numbers_of(request.heads, model.spec.blocks[layer].attention.heads)))
 
 
-def _of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The heads asked for, [head, query, key]; no copy where these are all."""
+def _matrices_of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The matrices of the chosen heads, [head, query, key]; no copy where these are all."""
     return every if len(heads) == len(every) else every[list(heads)]
 
 
@@ -420,7 +420,7 @@ def _whole(
 ) -> tuple[Floats, Bools]:
     """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
     weights, scores = (
-        _of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked")
+        _matrices_of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked")
     )
     visible = scores != -np.inf
     return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))

@@ -484,6 +484,7 @@ def _example(task: Task, test: Batch) -> Example:
 
 
 def _heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
+    """Each head of the model that was learned: how it scores at each moment that was kept."""
     moments, count = lesson.moments, lesson.test.ids.shape[-1]
     backend = numpy_backend("float32")
     i, j = backend.arange(0, count)[:, None], backend.arange(0, count)[None, :]

@@ -189,8 +189,7 @@ def _single(distance: Float32Distance, view: View) -> str:
     run_distance, reference_distance, ratio = distance.run_distance, distance.reference_distance, distance.ratio
     if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
         return say(view, "float32: some numbers are too large for it.")
-    is_unbounded = ratio is None or not isfinite(ratio)
-    times = say(view, "unboundedly many") if is_unbounded else brief(round(ratio, 3))
+    times = say(view, "unboundedly many") if ratio is None or not isfinite(ratio) else brief(round(ratio, 3))
     return say(
         view,
         "float32: {error} from float64 (root mean square), {times} times transformers' own "

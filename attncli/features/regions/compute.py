@@ -99,7 +99,8 @@ def ablate_regions(
     def part_of(done: int) -> Callable[[float], None]:
         return lambda share: progress((done + share) / runs)
 
-    def document(more: Sequence[str] = ()) -> RegionsDocument:
+    def document_so_far(more: Sequence[str] = ()) -> RegionsDocument:
+        """The document of the regions that are measured by now. more: warnings beside the text's own."""
         effects = [
             RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
             for place, logprob in results.regions.items()
@@ -135,10 +136,10 @@ def ablate_regions(
             file.keep(results)
             on_result(len(results.regions) + 1, runs)
         if results.regions:
-            on_interruption(document([interruption_note(len(results.regions) + 1, runs)]))
+            on_interruption(document_so_far([interruption_note(len(results.regions) + 1, runs)]))
         raise
     file.drop()
-    return document()
+    return document_so_far()
 
 
 def interruption_note(count: int, runs: int) -> str:

@@ -538,14 +538,14 @@ def metadata(document: RunDocument) -> dict[str, str]:
     """
     import orjson
 
-    def plain(part: object) -> object:
+    def members_of(part: object) -> object:
         if not isinstance(part, Part):
             raise TypeError(f"metadata holds no {type(part).__name__}")
         return dict(members(part))
 
     values = dict(members(document)) | {"tokens": document.tokens if document.pieces is UNSET else document.pieces}
     names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
-    return {name: orjson.dumps(values[name], default=plain).decode() for name in names}
+    return {name: orjson.dumps(values[name], default=members_of).decode() for name in names}
 
 
 # W_Q, W_K, W_V and W_O as the texts write them: what a row x is multiplied with from the right.

@@ -470,6 +470,10 @@ def _document(
     by_layer: bool,
     writes_part: Writes | UnsetType,
 ) -> WhyDocument:
+    """The document of a link: its score, the row around it, and both split into what the parts of the model bring.
+
+    than: the key whose score is subtracted, None for the row's mean. by_layer: whether a part is all heads of a layer.
+    """
     link, row, tokens = whole.link, whole.row, running.tokens
     advantages = row.scaled + row.added
     expected = float(advantages[row.visible] @ row.weights[row.visible])

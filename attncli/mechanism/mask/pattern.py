@@ -41,10 +41,10 @@ class Global(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
-        return self._among(pairs.i) | self._among(pairs.j)
+        return self._is_global(pairs.i) | self._is_global(pairs.j)
 
-    def _among(self, positions: Array) -> Array:
-        """Which positions are those of the global tokens, booleans of the same shape."""
+    def _is_global(self, positions: Array) -> Array:
+        """Whether each position is that of a global token, booleans of the same shape."""
         return reduce(or_, (positions == token for token in self.tokens), positions != positions)
 
 

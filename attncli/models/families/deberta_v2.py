@@ -61,7 +61,7 @@ def spec(config: Config) -> Spec:
 
 
 def _convolution(config: Config, base: Spec) -> Convolution | None:
-    """What stands beside the first layer; the largest models of version 2 have it."""
+    """The convolution beside the first layer, in the largest models of version 2; None in the others."""
     kernel = config.whole("conv_kernel_size", default=0, least=0)
     groups = config.whole("conv_groups", default=1)
     if kernel == 0:

@@ -106,7 +106,7 @@ def _kinds(config: Config) -> list[str]:
 
 
 def _state_space(config: Config, norm: Norm) -> StateSpace:
-    """Mamba 2, whose steps have a least."""
+    """Mamba 2; its time steps have a lower limit."""
     heads = config.whole("mamba_num_heads", default=128, most=2**16)
     return StateSpace(
         heads,
