@@ -208,7 +208,7 @@ def adapted(base: Checkpoint, requests: Sequence[AdapterRequest]) -> AdaptedChec
     if base.format == "gguf":
         raise UnsupportedError(
             "adapters change the tensors of a folder, and this is a GGUF file",
-            where=str(base.folder),
+            where=str(next(iter(base.names().values())).file),
             expected="the folder of the model that the adapter was trained on",
         )
     changes: dict[str, list[_Change]] = {}

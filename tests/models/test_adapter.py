@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import gguf_files
 import numpy as np
 import pytest
 import tokenizers
@@ -165,6 +166,10 @@ def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path:
     ):
         with pytest.raises((InputError, UnsupportedError), match=message.replace("(", r"\(")):
             attncli.load(base, note=None, adapters=[text])
+    file = gguf_files.write(base, tmp_path / "x.gguf", "llama")
+    with pytest.raises(UnsupportedError, match="this is a GGUF file") as refusal:
+        attncli.load(file, note=None, adapters=[str(adapter)])
+    assert refusal.value.where == str(file)
     with pytest.raises(UsageError):
         parse_adapter("x:1e9")
     with pytest.raises(UsageError):

@@ -1,4 +1,12 @@
-"""Folders of few bits: each scheme's matrices against loops written from the format's description."""
+"""Folders of few bits: each scheme's matrices against loops written from the format's description.
+
+Tried by hand besides, on folders that each library wrote itself, against its own dequantisation with scales of float32:
+compressed-tensors 0.20.0 (2, 4 and 8 bits in words, with and without zero points, by row and by group of 32; INT8; FP8
+by row, block and whole), mlx 0.32.4 (2, 4 and 8 bits), bitsandbytes 0.50.2 (NF4 and FP4, nested or not, where blocks
+fill rows; INT8), gptqmodel 7.7.0 (2, 4 and 8 bits, in and out of order, both formats) and autoawq 0.2.9: the worst
+difference is 0 for all. With scales of their own type the libraries round: by up to 0.008 for numbers up to 1.3 in
+bfloat16, by 0.001 in float16. auto-gptq 0.7.1 cannot be imported beside today's transformers.
+"""
 
 from __future__ import annotations
 
@@ -396,8 +404,11 @@ def test_parts_that_contradict_one_another_are_refused(plain: Path, tmp_path: Pa
         attncli.load(folder, note=None)
 
 
-def test_the_list_of_models_names_every_format():
-    rows = {row["name"]: row for row in json.loads(ask("models", "list", "--json").out)["formats"]}
+def test_the_list_of_models_names_every_format_and_what_families_are_held_against():
+    document = json.loads(ask("models", "list", "--json").out)
+    rows = {row["name"]: row for row in document["formats"]}
+    assert set(document["families"]) == {case.model_type for case in CASES.values()}  # what test_parity runs
+    assert "transformers' run, float64, 1e-10" in document["proof"]
     assert {"safetensors", "GGUF", "adapter", *METHODS} <= rows.keys()
     assert "gpt2" in rows["GGUF"]["families"]
     assert rows["mxfp4"]["families"] == ["gpt_oss"]

@@ -67,6 +67,9 @@ class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
     """Which models there are."""
 
     families: Annotated[list[str], describe("The families that run natively.")]
+    proof: Annotated[
+        list[str], describe("What the run of each native family is held against in tests, and how near it comes.")
+    ]
     foreign: Annotated[
         list[ForeignRow], describe("Families of today that transformers runs, with attention computed here.")
     ]
@@ -541,6 +544,11 @@ def models_document(cache: Path) -> ModelsDocument:
     return ModelsDocument(
         version=__version__,
         families=list(MODEL_TYPES),
+        proof=[
+            message("transformers' run, float64, 1e-10"),
+            message("each head's weights, each layer's vectors"),
+            message("layers without heads by their vectors alone"),
+        ],
         foreign=[ForeignRow(name=name, reason=reason) for name, reason in BY_TRANSFORMERS.items()],
         formats=_formats(),
         aliases=aliases,
@@ -552,11 +560,15 @@ def models_document(cache: Path) -> ModelsDocument:
 def _formats() -> list[FormatRow]:
     """Every way in which weights may lie in files."""
     whole, loops = message("transformers' run, float64, 1e-10"), message("loops of its description, 1e-6")
+    by_library = dict.fromkeys(("fp8", "mxfp4"), message("transformers' own numbers, exactly"))
     proofs: list[tuple[str, list[str], str]] = [
         ("safetensors", [], whole),
         ("pytorch_model.bin", [], whole),
         ("GGUF", list(GGUF_FAMILIES), message("the folder's run, 1e-6")),
-        *((method, list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [], loops) for method in METHODS),
+        *(
+            (method, list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [], by_library.get(method, loops))
+            for method in METHODS
+        ),
         ("adapter", [], message("PEFT's merge, 1e-6")),
     ]
     return [FormatRow(name=name, families=families, proof=proof) for name, families, proof in proofs]

@@ -68,6 +68,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         ]
         for alias in document.aliases
     ]
+    proof = fact(message("proof"), document.proof, view)
     foreign = table(
         ["family", message("what stands in the way")],
         [[row.name, localize(row.reason, view)] for row in document.foreign],
@@ -105,7 +106,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     )
     where = stack(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
     hub = stack((cache_table, where)) if rows_cached else stack((heading(title, "", view), where))
-    return fit_to_view(stack_spaced((families, foreign, formats, aliases, hub, answer)), view)
+    return fit_to_view(stack_spaced((stack((families, proof)), foreign, formats, aliases, hub, answer)), view)
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
