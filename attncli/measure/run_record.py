@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -598,6 +598,33 @@ def _looks(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, flo
     if row.looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
         return []
     return [(place.token, row.looks.key, row.looks.weight)]
+
+
+def shown_link(
+    document: AblateDocument | PatchDocument | LogitsDocument, head: tuple[int, int] | None
+) -> tuple[int, int]:
+    """The link to show of a head (layer, head) by what a document of effects knows: its own, or else that to itself of
+    the word measured at, or of the first in which two texts differ. So pages with all weights begin where those without
+    them do."""
+    word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
+    match document:
+        case AblateDocument(place=place):
+            rows = [row for row in document.effects if row.attention == "self" and (row.layer, row.head) == head]
+            links = [(query, key) for row in rows for query, key, _ in _looks(document, row)]
+            word = word if isinstance(place, str) else place.token
+        case PatchDocument():
+            pairs = enumerate(zip(document.tokens, document.corrupt_tokens, strict=False))
+            links = []
+            if len(document.query) < len(document.tokens):
+                word = document.query[-1]
+            else:
+                word = next((at for at, (clean, corrupt) in pairs if clean.text != corrupt.text), word)
+        case LogitsDocument(position=word):
+            parts = [part for part in document.parts if part.attention == "self" and (part.layer, part.head) == head]
+            links = [(word, part.looks.key) for part in parts if part.looks is not UNSET]
+        case _:
+            assert_never(document)
+    return links[0] if links else (word, word)
 
 
 def _record(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:

@@ -49,7 +49,7 @@ from attncli.inputs.token import Token
 from attncli.language import Message, languages, message, plural, say, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
-from attncli.measure.run_record import RunRecord, compared_records, document_record
+from attncli.measure.run_record import RunRecord, compared_records, document_record, shown_link
 
 # Blocks of data in a page: deflated, in base64, each in an element of its own that runs nothing.
 
@@ -731,24 +731,27 @@ def start_of(document: Document) -> Mapping[str, str]:
     match document:
         case FindDocument():
             return {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
-        case AblateDocument():
-            place = document.place
-            return {"view": "effects"} | ({} if isinstance(place, str) else {"query": str(place.token)})
-        case PatchDocument():
-            whole = len(document.query) == len(document.tokens)
-            return {"view": "effects"} | ({} if whole else {"query": str(document.query[-1])})
-        case LogitsDocument():
-            view = "effects" if document.lens is UNSET else "lens"
-            return {"view": view, "query": str(document.position)}
+        case AblateDocument() | PatchDocument() | LogitsDocument():
+            view = "effects" if getattr(document, "lens", UNSET) is UNSET else "lens"
+            return {"view": view} | _strongest_effect(document)
         case WhyDocument(link=link):
-            return {
-                "view": "why" if document.parts else "matrix",
-                "head": f"{link.layer}.{link.head}", "query": str(link.query), "key": str(link.key),
-            }  # fmt: skip
+            place = {"head": f"{link.layer}.{link.head}", "query": str(link.query), "key": str(link.key)}
+            return {"view": "why" if document.parts else "matrix"} | place
         case RunDocument() if document.queries is not UNSET and len(document.queries) == 1:
             return {"query": str(document.queries[0])}
         case _:
             return {}
+
+
+def _strongest_effect(document: AblateDocument | PatchDocument | LogitsDocument) -> dict[str, str]:
+    """The head that does most, and the link to show of it by what the document itself knows."""
+    heads = next((effects.heads for effects in effects_of(document)), ())
+    if not heads:
+        is_mean = not isinstance(document, AblateDocument) or isinstance(document.place, str)
+        return {} if is_mean else {"query": str(shown_link(document, None)[0])}
+    layer, head, *_ = max(heads, key=lambda row: abs(row[2] or 0))
+    query, key = shown_link(document, (layer, head))
+    return {"head": f"{layer}.{head}", "query": str(query), "key": str(key)}
 
 
 def effects_of(document: Document) -> list[PageEffects]:

@@ -9,7 +9,7 @@ import { headName, say, signed } from "./words.js";
 let shownMeasure = 0;
 
 /** The effects of the measure with their heads' places, the turned first. */
-export const turned = () =>
+const turned = () =>
   meta.effects[shownMeasure].heads
     .map(({ l, h, v, r, w }) => ({ l, h, v: v ?? 0, r, w, place: run().heads.findIndex((head) => head.l === l && head.h === h) }))
     .sort((a, b) => abs(b.v) - abs(a.v));

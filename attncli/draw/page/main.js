@@ -2,7 +2,7 @@ import { meta } from "./data.js";
 import { derive } from "./derivation.js";
 import { followDifference, layDifference, showDifference } from "./difference.js";
 import { at, button, fill, html, lead, make, pause, set, toggles } from "./dom.js";
-import { turned, showEffects } from "./effects.js";
+import { showEffects } from "./effects.js";
 import { drawGrid, label, lay, smallMap } from "./grid.js";
 import { help, pressed } from "./keyboard.js";
 import { showLinks } from "./links.js";
@@ -187,11 +187,6 @@ function begin() {
   if (first) {
     const place = run().heads.findIndex(({ l, h }) => `${l}.${h}` === first);
     if (place >= 0) Object.assign(state, { head: place, query: Number(query), key: Number(key) });
-  }
-  if (view === "effects") {
-    const { place } = turned()[0];
-    state.head = max(0, place);
-    lookAt((link, head) => head === place && (!query || link[0] === state.query));
   }
   const claimed = Object.values(meta.answer).flat(2).find((piece) => typeof piece !== "string");
   if (claimed) {

@@ -277,7 +277,10 @@ def test_effects_are_ranked(window: Opened) -> None:
 
 @pytest.mark.parametrize(
     ("start", "head"),
-    [({"view": "search", "from": "#10", "to": "#2"}, [5, 11]), ({"view": "effects", "query": "10"}, [3, 1])],
+    [
+        ({"view": "search", "from": "#10", "to": "#2"}, [5, 11]),
+        ({"view": "effects", "head": "3.1", "query": "10", "key": "2"}, [3, 1]),
+    ],
 )
 def test_a_page_begins_at_the_answer(chromium: Any, tmp_path: Path, start: dict[str, str], head: list[int]) -> None:
     model = attncli.load("minilm")
