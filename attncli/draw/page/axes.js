@@ -45,7 +45,8 @@ export function prepared(canvas, frame, asking, words, width) {
     if (high <= low || !asking.length) continue;
     pen.fillStyle = colour(which % 2 ? "looked" : "looks");
     pen.fillRect(14, top + (low - y) * cell, 3, (high - low) * cell - 1);
-    if (!inner) write(pen, name[html.lang], 7, top + ((low + high) / 2 - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
+    const room = (high - low) * cell;
+    if (!inner && pen.measureText(name[html.lang]).width <= room) write(pen, name[html.lang], 7, top + ((low + high) / 2 - y) * cell, room, "center", "ink", -Math.PI / 2);
     if (max(first, x) < min(behind, x + wide)) pen.fillRect(left + (max(first, x) - x) * cell, top - 4, (min(behind, x + wide) - max(first, x)) * cell - 1, 3);
   }
   if (cell < LETTERED) {
