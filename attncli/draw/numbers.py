@@ -145,7 +145,6 @@ def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -
 
 # Bars: a number between 0 and 1 as a length on its track. Rich has progress bars, in halves of a cell; these have
 
-ACCENT = "yellow"
 FULL, TRACK, EIGHTHS = "▇", "╌", " ▏▎▍▌▋▊▉"
 FULL_ASCII, TRACK_ASCII = "#", "."
 
@@ -165,10 +164,10 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
     return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - whole - (part > 0))
 
 
-def bar_pieces(text: str) -> list[Piece]:
-    """A bar in two pieces: its length in colour, its track set back."""
+def bar_pieces(text: str, style: str) -> list[Piece]:
+    """A bar in two pieces: its length in a style, its track set back."""
     length = len(text.rstrip(TRACK + TRACK_ASCII))
-    return [(text[:length], ACCENT), (text[length:], FAINT)]
+    return [(text[:length], style), (text[length:], FAINT)]
 
 
 BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")

@@ -25,6 +25,8 @@ LEVELS = 48
 RAMP = "·░▒▓█"
 RAMP_ASCII = ".:-=+*#%@"
 """From low to high; a masked cell is blank, so the lowest level is not."""
+BAR_STEP = 0.72
+"""Where in a palette of weights the colour of bars stands."""
 BELOW, AROUND, ABOVE = "-=≡", "·", "░▒█"
 BELOW_ASCII, AROUND_ASCII, ABOVE_ASCII = "-=%", ".", "+*#"
 """Below 0, about 0, above 0; from small to large magnitude."""
@@ -131,6 +133,14 @@ def diverging(view: View) -> Palette:
 def tint(fraction: float, view: View) -> str:
     """The Rich style of a word that takes this share: the colour of that weight in maps and tables."""
     return sequential(view).style(fraction)
+
+
+def bar_style(view: View) -> str:
+    """The Rich style of a bar's length: a strong step of the palette of weights, as one quantity has one hue.
+
+    A terminal's own "yellow" is brown on some and pale on others. Contrast with the ground at least 3.
+    """
+    return "" if not view.color else sequential(view).colour(BAR_STEP)
 
 
 def shade(fraction: float, *, ascii: bool) -> str:

@@ -35,6 +35,7 @@ from attncli.draw.shaded_matrix import (
     ROWS,
     ShownPositions,
     as_matrix,
+    bar_style,
     both_ends,
     ends,
     matrix,
@@ -89,7 +90,7 @@ def table(
         for place, row in enumerate(rows):
             weight = "bold" if place == strong else ""
             frame.add_row(
-                *(_bar(row[column]) if column == bars else _cell(row[column], view, weight) for column in band)
+                *(_bar(row[column], view) if column == bars else _cell(row[column], view, weight) for column in band)
             )
         blocks.append(lay_out(frame, view))
     return fit_to_view(stack((top, stack_spaced(blocks))), view)
@@ -174,10 +175,10 @@ def _frame(
     return frame
 
 
-def _bar(bar_text: str) -> Text:
+def _bar(bar_text: str, view: View) -> Text:
     from rich.text import Text
 
-    return Text.assemble(*bar_pieces(bar_text), no_wrap=True, overflow="crop")
+    return Text.assemble(*bar_pieces(bar_text, bar_style(view)), no_wrap=True, overflow="crop")
 
 
 def _cell(text: str, view: View, style: str = "") -> Text:
@@ -248,7 +249,14 @@ def links(
         bar_text = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
         where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
-        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *bar_pieces(bar_text)))
+        lines.append(
+            (
+                (where, FAINT),
+                *ends,
+                (f"  {pad(number, digits, 'right')} ", "bold"),
+                *bar_pieces(bar_text, bar_style(view)),
+            )
+        )
     more = ""
     if len(shown_links) < len(all_links):
         more = message(

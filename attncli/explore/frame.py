@@ -21,7 +21,7 @@ from attncli.draw.sentence import (
     not_learned_note,
     words,
 )
-from attncli.draw.shaded_matrix import shade, sign, tint
+from attncli.draw.shaded_matrix import bar_style, shade, sign, tint
 from attncli.draw.token_names import bare_text, unknown_words_sentence, word_name
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, about, grid, matrix, slot
@@ -250,7 +250,7 @@ def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
         chosen_style = accent(view) or "bold"
         line = _between(row, origin, linked_rows, view, is_turned=state.is_turned)
         strong = "bold" if share >= 0.5 else ""
-        strip = bar_pieces(bar(share, room, ascii=view.ascii)) if room > 3 else []
+        strip = bar_pieces(bar(share, room, ascii=view.ascii), bar_style(view)) if room > 3 else []
         value: list[Piece] = [(f" {share:.2f} ", strong or FAINT), *strip]
         if state.is_turned:
             a, b = (query_text, text_style), (key_text, chosen_style if index == own_index else FAINT)

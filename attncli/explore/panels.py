@@ -17,7 +17,7 @@ import numpy as np
 from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, join_sentences, line, line_width, remark, stack
 from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
-from attncli.draw.shaded_matrix import Palette, diverging, sequential, shade, sign
+from attncli.draw.shaded_matrix import Palette, bar_style, diverging, sequential, shade, sign
 from attncli.draw.token_names import word_name
 from attncli.draw.tour import STEP_OF_PART, step_title
 from attncli.draw.view import View
@@ -297,6 +297,7 @@ class RankingRow:
 def ranking(rows: Sequence[RankingRow], chosen_row: int, view: View, width: int, height: int) -> Pane:
     """The rows in this room, those around the chosen one."""
     room = max(height, 1)
+    style = bar_style(view)
     top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
     visible_rows = rows[top : top + room]
     name = max((len(f"L{row.layer} H{row.head}") for row in visible_rows), default=0)
@@ -312,12 +313,12 @@ def ranking(rows: Sequence[RankingRow], chosen_row: int, view: View, width: int,
                 (
                     (f" {text[0]}  {text[1]} ", cursor_style(view)),
                     (" ", ""),
-                    *bar_pieces(bar_text),
+                    *bar_pieces(bar_text, style),
                     (f" {row.more}", ""),
                 )
             )
         else:
-            lines.append(((f" {text[0]}  {text[1]}  ", ""), *bar_pieces(bar_text), (f" {row.more}", FAINT)))
+            lines.append(((f" {text[0]}  {text[1]}  ", ""), *bar_pieces(bar_text, style), (f" {row.more}", FAINT)))
 
     def spots(x: int, y: int) -> Spot | None:
         return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None

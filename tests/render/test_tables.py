@@ -9,7 +9,18 @@ from attncli.documents import LinkRow
 from attncli.draw.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
 from attncli.draw.numbers import bar, bar_pieces, brief, even_bars, root_of, times_words, writer
 from attncli.draw.safe import cells, spell
-from attncli.draw.shaded_matrix import both_ends, ends, matrix, panels, strongest, visible, window_text
+from attncli.draw.shaded_matrix import (
+    bar_style,
+    both_ends,
+    ends,
+    luminance,
+    matrix,
+    panels,
+    sequential,
+    strongest,
+    visible,
+    window_text,
+)
 from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.view import View
 
@@ -247,7 +258,15 @@ def test_bars() -> None:
     assert bar(0.5, 4, ascii=True) == "##.."
     assert bar(1e-9, 4, ascii=False) == "▏╌╌╌"
     assert bar(0.5, 0, ascii=False) == ""
-    assert [text for text, _ in bar_pieces("▇▏╌╌")] == ["▇▏", "╌╌"]
+    assert [text for text, _ in bar_pieces("▇▏╌╌", "red")] == ["▇▏", "╌╌"]
+    for light, ground in ((False, 0.0), (True, 1.0)):
+        for colors in ("truecolor", "256", "16"):
+            view = View(color=True, light=light, colors=colors)
+            colour = bytes.fromhex(bar_style(view)[1:])
+            bars = luminance((colour[0], colour[1], colour[2]))
+            assert max(bars, ground) + 0.05 >= 3 * (min(bars, ground) + 0.05)
+            assert bar_style(view) in {sequential(view).colour(step / 47) for step in range(48)}
+    assert bar_style(View()) == ""
     browser_bars = even_bars(Lines(((("▇ and  ▇▇▊╌ ▇╌", ""),),)))
     assert browser_bars.plain == "▇ and  ██▊╌ █╌"  # a word of a text stays as it is
 
