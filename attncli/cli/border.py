@@ -92,6 +92,7 @@ def _as_ours(error: Exception) -> AttnError:
 
 
 def _answer(arguments: Sequence[str], environment: Environment) -> int:
+    """Run the command that the arguments name. Returns its exit code."""
     from typer.exceptions import Abort, Exit, TyperException
 
     from attncli.cli.app import command

@@ -92,7 +92,7 @@ def check(name: str, *, overwrite: bool) -> Path:
     """
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError("{name} ends in no known way", expected=listing(SUFFIXES), name=repr(name.strip()))
+        raise UsageError("{name} has no known ending", expected=listing(SUFFIXES), name=repr(name.strip()))
     if is_there(path) and not overwrite:
         raise InputError("{path} is there already", expected="another name; Enter again writes over it", path=path.name)
     return path

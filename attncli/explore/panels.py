@@ -534,7 +534,7 @@ def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
 
 
 def parts(state: State, document: WhyDocument | None, view: View, width: int, height: int) -> Pane:
-    """The answer in words, then both sides ranked, from the line on that is its first."""
+    """What the score of the chosen link is the sum of: the answer in words, then the parts of both sides by size."""
     close = replace(view, width=width, top=min(view.top, max((height - 12) // 2, 3)), few=False)
     if document is None:
         return fit_pane(Pane.of(remark("taking the score apart …", close)), width, height)

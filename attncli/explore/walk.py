@@ -125,7 +125,7 @@ class WalkStage(Protocol):
         """Draw soon, once for all that comes until then."""
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
-        """End."""
+        """End the walk. number: the exit code; failure: what ended it, if something went wrong."""
 
 
 class Walk:

@@ -315,7 +315,7 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
         raise InputError(
-            "weights of {shape} against {shape_2}",
+            "weights of the shape {shape} cannot be compared with {shape_2}",
             expected="equally many queries and keys",
             shape=list(a.shape),
             shape_2=list(b.shape),

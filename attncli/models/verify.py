@@ -506,7 +506,9 @@ def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
 def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int] | None) -> list[Token] | None:
     if model.spec.decoder is None:
         if target is not None:
-            raise UnsupportedError("a {family} model has one side", expected="no target text", family=model.spec.family)
+            raise UnsupportedError(
+                "a {family} model takes one text", expected="no target text", family=model.spec.family
+            )
         return None
     target_text = text if target is None else target
     if isinstance(target_text, str) and model.spec.decoder.start is not None:

@@ -157,7 +157,7 @@ def test_the_oldest_transformers_is_the_one_that_is_asked_for() -> None:
 
 
 def test_a_target_for_one_side(llama: Path) -> None:
-    with pytest.raises(UnsupportedError, match="has one side"):
+    with pytest.raises(UnsupportedError, match="takes one text"):
         verify.verify(llama, IDS, target=IDS)
 
 

@@ -59,7 +59,7 @@ def live_training(environment: Environment, view: View, request: LearnRequest, e
 
 
 def _tell_cost(environment: Environment, request: LearnRequest, seconds: float) -> None:
-    """Say about how long all steps take, and what is shorter."""
+    """Say before the start about how long all steps take, and how to make it shorter."""
     from attncli.language import message
     from attncli.models.estimate import duration_words
 
