@@ -1,5 +1,5 @@
 import { meta } from "./data.js";
-import { at, fill, lead, make, note, pause, ranking, set, stepwise } from "./dom.js";
+import { at, fill, frameOf, lead, make, note, pause, ranking, set, stepwise } from "./dom.js";
 import { lay } from "./grid.js";
 import { cellOf, show } from "./matrix.js";
 import { abs, clamp, floor, largest, max } from "./numbers.js";
@@ -60,7 +60,7 @@ export async function showDifference() {
     await breathe();
     const map = set(picture(made[which], count, count, state.scale, farthest(made[which])), { role: "img", "aria-label": names[which] });
     const here = (/** @type {MouseEvent} */ event) => {
-      const { left, top, width } = map.getBoundingClientRect();
+      const { left, top, width } = frameOf(map);
       const [query, key] = [event.clientY - top, event.clientX - left].map((at) => places[clamp(floor((at / width) * count), count - 1)]);
       return { query, key };
     };

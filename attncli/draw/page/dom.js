@@ -58,11 +58,16 @@ export const pause = () => new Promise((done) => setTimeout(done));
 export function stepwise() {
   let since = performance.now();
   return async () => {
-    if (performance.now() - since < 12) return;
+    if (performance.now() - since < 12 || matchMedia("print").matches) return;
     await pause();
     since = performance.now();
   };
 }
+
+/** Every element of the page that a selector means. @param {string} selector */
+export const all = (selector) => [...document.querySelectorAll(selector)];
+/** Where something stands in the window. @param {Element|Range} one */
+export const frameOf = (one) => one.getBoundingClientRect();
 
 /** A line that says why there is nothing to see. @param {string} text */
 export const lead = (text) => make("p.lead", text);

@@ -1,4 +1,4 @@
-import { button, colour, fill, make, set, sized, write } from "./dom.js";
+import { button, colour, fill, frameOf, make, set, sized, write } from "./dom.js";
 import { ceil, floor, largest, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
 import { keys, leave, peek, pick, pin, pinned, queries, run, shortName, shown, state } from "./state.js";
@@ -132,7 +132,7 @@ function paintLinks() {
 
 /** Choose the word under the pointer. @param {MouseEvent} event @param {(next: Partial<typeof state>) => void} act */
 function pointWord(event, act) {
-  const { left, top, width } = linkCanvas.getBoundingClientRect();
+  const { left, top, width } = frameOf(linkCanvas);
   const index = floor((event.clientY - top + linkBox.scrollTop - 8) / PITCH);
   const out = event.clientX - left < width / 2;
   if (index >= 0 && index < (out ? queries() : keys()).length) act(out ? { out, query: index } : { out, key: index });

@@ -1,7 +1,7 @@
 import { meta } from "./data.js";
 import { derive } from "./derivation.js";
 import { followDifference, layDifference, showDifference } from "./difference.js";
-import { at, button, fill, html, lead, make, pause, set, toggles } from "./dom.js";
+import { all, at, button, fill, html, lead, make, pause, set, toggles } from "./dom.js";
 import { showEffects } from "./effects.js";
 import { drawGrid, label, lay, smallMap } from "./grid.js";
 import { help, pressed } from "./keyboard.js";
@@ -69,8 +69,8 @@ function explain(event) {
   const told = asked.getAttribute("aria-expanded") === "true";
   // by a click or a finger it says so then
   if (event.type === "focus" && (told || !asked.matches(":focus-visible"))) return;
-  document.querySelectorAll(".meaning").forEach((one) => one.remove());
-  document.querySelectorAll('.means[aria-expanded="true"]').forEach((one) => set(one, { "aria-expanded": false }));
+  all(".meaning").forEach((one) => one.remove());
+  all('.means[aria-expanded="true"]').forEach((one) => set(one, { "aria-expanded": false }));
   if (told) return;
   set(asked, { "aria-expanded": true });
   const name = asked.dataset.means ?? "";
@@ -107,7 +107,7 @@ async function refresh(changed) {
   }
   const one = head();
   if (!one) return;
-  if (any(changed, "head run lang")) document.querySelectorAll(".about + .meaning").forEach((note) => note.remove());
+  if (any(changed, "head run lang")) all(".about + .meaning").forEach((note) => note.remove());
   fill("chosen", headName(one));
   fill("whose", headName(one));
   fill("labels", ...one.t.map((name) => button(explain, { onfocus: explain, class: "label means", "aria-expanded": false, "data-means": labelOf(name) }, labelName(name))));

@@ -1,5 +1,5 @@
 import { drawn, framed, prepared } from "./axes.js";
-import { button, fill, make, set } from "./dom.js";
+import { button, fill, frameOf, make, set } from "./dom.js";
 import { abs, ceil, clamp, floor, max, min } from "./numbers.js";
 import { farthest, inkOn, legend, most, picture, place, shade, signedPicture, signedShade } from "./shades.js";
 import { choose, head, keys, leave, peek, pick, queries, state } from "./state.js";
@@ -140,7 +140,7 @@ export function follows() {
 
 /** The cell under the pointer. @param {MouseEvent} event */
 function cellUnder({ clientX, clientY }) {
-  const { left, top } = canvas.getBoundingClientRect();
+  const { left, top } = frameOf(canvas);
   const [x, y] = [(clientX - left - mapFrame.left) / mapFrame.cell, (clientY - top - mapFrame.top) / mapFrame.cell];
   return { x: x + seen.x, y: y + seen.y, inside: x >= 0 && y >= 0 && x < seen.wide && y < seen.tall };
 }

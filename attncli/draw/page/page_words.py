@@ -50,6 +50,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     "share.svg": message("drawing (.svg)"),
     "share.png": message("picture (.png)"),
     "share.csv": message("table (.csv)"),
+    "share.number": message("number"),
     "share.copied": message("copied"),
     "sort": message("order"),
     "scale": message("shades"),

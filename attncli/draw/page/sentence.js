@@ -1,5 +1,5 @@
 import { meta } from "./data.js";
-import { at, direction, fill, make, set } from "./dom.js";
+import { all, at, direction, fill, frameOf, make, set } from "./dom.js";
 import { abs, clamp, largest, max, min, round } from "./numbers.js";
 import { most, place } from "./shades.js";
 import { choose, hold, keys, known, leave, peek, pick, queries, run, state } from "./state.js";
@@ -85,7 +85,7 @@ export function shadeWords(weights) {
 
 /** Mark the chosen words, and draw the curves when the page is next drawn. @param {Line[]} lines */
 export function mark(lines) {
-  document.querySelectorAll(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
+  all(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
   for (const { own } of lines) if (own) set(own, { "aria-selected": true }).classList.add("chosen");
   at("words").classList.toggle("in", !state.out);
   cancelAnimationFrame(arcsDrawing);
@@ -97,7 +97,7 @@ export function mark(lines) {
 function drawArcs(lines) {
   const arcs = at("arcs");
   const box = at("words");
-  const { left, top } = box.getBoundingClientRect();
+  const { left, top } = frameOf(box);
   const words = at("sentence");
   const line = lines[0].own?.getClientRects()[0];
   // a word that was chosen elsewhere than in the sentence comes into sight there

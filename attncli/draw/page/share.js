@@ -1,4 +1,4 @@
-import { at, button, fill, make, set, sharpen, sized } from "./dom.js";
+import { all, at, button, fill, frameOf, make, set, sharpen, sized } from "./dom.js";
 import { commaSeparated, save } from "./files.js";
 import { abs, max, min } from "./numbers.js";
 import { address, keys, queries, state } from "./state.js";
@@ -23,7 +23,7 @@ const GAP = 14;
 function* shapes(element, window) {
   const style = getComputedStyle(element);
   if (element.matches(TOOLS) || style.display === "none" || style.visibility === "hidden") return;
-  const { x, y, width: wide, height: tall } = element.getBoundingClientRect();
+  const { x, y, width: wide, height: tall } = frameOf(element);
   const outside = (/** @type {number} */ left, /** @type {number} */ top, /** @type {number} */ right, /** @type {number} */ bottom) =>
     right < window.left || left > window.right || bottom < window.top || top > window.bottom;
   if (wide && outside(x, y, x + wide, y + tall)) return;
@@ -33,12 +33,12 @@ function* shapes(element, window) {
   if (element.matches(".plot .cell")) yield { ...place, fill: "none", line: style.outlineColor };
   if (element instanceof HTMLCanvasElement) yield { ...place, fill: "", map: element };
   if (element instanceof SVGPathElement) {
-    const { left, top } = at("arcs").getBoundingClientRect();
+    const { left, top } = frameOf(at("arcs"));
     yield { ...place, x: left, y: top, fill: style.stroke, way: element.getAttribute("d") ?? "", thick: style.strokeWidth, faint: style.strokeOpacity };
   }
   const font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   if (element instanceof HTMLInputElement) yield { ...place, fill: style.color, font, text: element.value };
-  const inside = style.overflowY === "visible" ? window : element.getBoundingClientRect();
+  const inside = style.overflowY === "visible" ? window : frameOf(element);
   for (const node of element.childNodes) {
     if (node instanceof Element) yield* shapes(node, inside);
     else if (node.nodeType === 3) for (const { text, box } of lines(/** @type {Text} */ (node)))
@@ -54,7 +54,7 @@ function lines(node) {
   for (const word of node.data.matchAll(/\S+/g)) {
     range.setStart(node, word.index);
     range.setEnd(node, word.index + word[0].length);
-    const box = range.getBoundingClientRect();
+    const box = frameOf(range);
     const last = found[found.length - 1];
     if (last && abs(last.box.top - box.top) < 2) {
       const left = min(last.box.left, box.left);
@@ -72,7 +72,7 @@ function viewShapes() {
   let [wide, tall] = [0, GAP];
   for (const selector of PICTURED) {
     const element = /** @type {Element} */ (document.querySelector(selector));
-    const box = element.getBoundingClientRect();
+    const box = frameOf(element);
     if (!box.height) continue;
     for (const shape of shapes(element, box)) {
       const x = shape.x - box.left + GAP;
@@ -142,9 +142,14 @@ function painting() {
 
 /** The table of the view: its ranking, its table, or the head's weights by query and key. */
 async function rows() {
-  const listed = [...document.querySelectorAll("#view .found button")];
-  if (listed.length) return listed.map((row) => [...row.children].flatMap(({ className, textContent }) => (className.startsWith("bar") ? [] : [textContent ?? ""])));
-  const table = [...document.querySelectorAll("#view table tr")];
+  const lists = all("#view .found");
+  if (lists.length) return lists.flatMap((list) => {
+    const listed = [...list.querySelectorAll("button")].map(({ children: [name, , ...numbers] }) => [name, ...numbers].map(({ textContent }) => (textContent ?? "").replace("−", "-")));
+    // what a remark calls its number stands above it
+    const remark = /^(.*): (?=\S+$)/;
+    return [[list.parentElement?.querySelector("h3")?.textContent ?? "", say("share.number"), listed[0]?.[2].match(remark)?.[1] ?? ""], ...listed.map(([name, number, rank]) => [name, number, rank.replace(remark, "")])];
+  });
+  const table = all("#view table tr");
   if (table.length) return table.map((row) => [...row.children].filter((cell) => !cell.matches(".both, thead td")).map(({ textContent }) => textContent ?? ""));
   const weights = await weightsOf(state.run, state.head);
   const names = weights ? keys().map(([text]) => text) : [];

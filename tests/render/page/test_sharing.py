@@ -85,7 +85,8 @@ def test_a_table_of_the_view_holds_its_numbers(window: Opened, tmp_path: Path) -
     assert np.array([row[1:] for row in rows], float) == pytest.approx(np.array(weights), abs=2e-6)
     window.value("() => attn.choose({view: 'search'})")
     window.until("() => document.querySelectorAll('#view .found li').length")
-    first = next(csv.reader(StringIO(taken(window, "csv", tmp_path).read_text("utf-8"))))
+    names, first, *_ = csv.reader(StringIO(taken(window, "csv", tmp_path).read_text("utf-8")))
+    assert names[1] == "number"
     assert first[:2] == ["layer 5 head 11", "0.647"]
     window.clean()
 

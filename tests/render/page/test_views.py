@@ -340,6 +340,31 @@ def test_languages_dark_narrow_and_print(chromium: Any, file: Path) -> None:
     window.page.context.close()
 
 
+def test_a_dark_page_is_drawn_light_before_it_is_printed(chromium: Any, file: Path) -> None:
+    """A browser prints as soon as scripts are through: whatever waits for a moment of its own would come too late."""
+    window = opened(chromium, file, color_scheme="dark")
+    window.until("() => document.querySelectorAll('#grid canvas').length > 70")
+    window.page.evaluate(
+        """() => {
+          let now = 0;
+          performance.now = () => (now += 20);  // each step of a long work would take its pause
+          window.pauses = 0;
+          const wait = setTimeout;
+          window.setTimeout = (...given) => { window.pauses++; return wait(...given); };
+        }"""
+    )
+    window.page.emulate_media(media="print")
+    window.until(
+        """() => {
+          const map = document.querySelector('#grid canvas');
+          const dots = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
+          return dots.reduce((sum, dot) => sum + dot, 0) / dots.length > 200;
+        }"""
+    )
+    assert window.value("() => window.pauses") == 0
+    window.page.context.close()
+
+
 def test_a_choice_outlives_the_way_to_another_view(window: Opened) -> None:
     """What the pointer only passes over is shown while it is there, and nothing else is explained afterwards."""
     place = """(word) => {
