@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from pathlib import PurePath, PureWindowsPath
 
 ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
 CUT, CUT_ASCII = "…", "~"
@@ -254,3 +255,14 @@ def _pieces(text: str) -> list[str]:
         else:
             out.append(piece)
     return out
+
+
+def path_of(text: str) -> PurePath:
+    """A path as the system meant it that wrote it: with a drive or a share Windows's, whatever runs here."""
+    windows = PureWindowsPath(text)
+    return windows if windows.is_absolute() else PurePath(text)
+
+
+def last_part(path: str) -> str:
+    """A path's last part where it begins at the root: where a file lies on a machine is no page's or figure's matter."""
+    return path_of(path).name if path_of(path).is_absolute() else path

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from pictures import images, png
 from render import documents
 
@@ -128,6 +129,15 @@ def test_a_figure_says_what_it_is_about_and_what_it_says(tmp_path: Path) -> None
         assert title in root.findtext(f"{NS}title", "")
         said = " ".join(ask(*ASKED[name], "--brief", width=200).out.split())
         assert said[-24:] in root.findtext(f"{NS}desc", "")
+
+
+def test_a_figure_does_not_tell_where_a_model_lies() -> None:
+    run = document("run")
+    drawing = figure(replace(run, model=replace(run.model, name="/home/someone/models/lookup")), lang="en")
+    assert drawing is not None
+    text = drawing.svg()
+    assert "lookup" in text
+    assert "someone" not in text
 
 
 def test_a_picture_says_how_large_it_is_on_paper(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
 from attncli.draw.figures.drawing import Drawing, broken_to_fit, from_right, shorten_to_fit, width
 from attncli.draw.heatmap import pool
 from attncli.draw.numbers import writer
-from attncli.draw.safe import label, safe
+from attncli.draw.safe import label, last_part, safe
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareSide
@@ -210,7 +210,7 @@ def model_note(
     """Which weights ran, and under which conventions; and which side of a map is which, where one is drawn."""
     model, attention = document.model, document.attention
     is_named = model.name and model.source != "tensors"  # what holds tensors is the title
-    parts = [model.name if model.name and is_named else say(view, SOURCE_NAMES[model.source])]
+    parts = [last_part(model.name) if model.name and is_named else say(view, SOURCE_NAMES[model.source])]
     parts += [say(view, "seed {seed}, not learned", seed=model.seed)] if model.source in ("seeded", "random") else []
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []

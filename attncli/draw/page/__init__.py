@@ -17,7 +17,6 @@ from functools import cache
 from hashlib import blake2b, sha256
 from importlib.resources import files
 from itertools import zip_longest
-from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from msgspec import UNSET, UnsetType
 from attncli.documents import SOURCE_NAMES, Document, RegionRow, mask_name
 from attncli.documents.header import tokens_of
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, run_name, words_by_language
-from attncli.draw.safe import label, safe, safe_html
+from attncli.draw.safe import label, last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.sentence import left_out_names
 from attncli.draw.token_names import mark_unknown_words, marked_text, region_name, split_claims, unknown_word_sentences
@@ -493,17 +492,6 @@ def _line(run: RunRecord, view: View) -> str:
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
     return safe(" · ".join(parts))
-
-
-def path_of(text: str) -> PurePath:
-    """A path as the system meant it that wrote it: with a drive or a share Windows's, whatever runs here."""
-    windows = PureWindowsPath(text)
-    return windows if windows.is_absolute() else PurePath(text)
-
-
-def last_part(path: str) -> str:
-    """A path's last part where it begins at the root: where a file lies on a machine is nothing for a page."""
-    return path_of(path).name if path_of(path).is_absolute() else path
 
 
 def _effects(effects: PageEffects) -> dict[str, Any]:

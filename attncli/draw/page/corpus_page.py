@@ -15,10 +15,10 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.numbers import percent
-from attncli.draw.page import as_json, join_modules, last_part, page_head, path_of, read_asset, words
+from attncli.draw.page import as_json, join_modules, page_head, read_asset, words
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
-from attncli.draw.safe import label, safe
+from attncli.draw.safe import label, last_part, path_of, safe
 from attncli.features.why.document import part_name
 from attncli.inputs.token import Token
 from attncli.language import languages, message, translate

@@ -20,10 +20,10 @@ from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT
 from attncli.draw.lines import FAINT, Line, Lines
 from attncli.draw.numbers import even_bars
-from attncli.draw.page import LETTERS, as_json, join_modules, last_part, page_head, read_asset
+from attncli.draw.page import LETTERS, as_json, join_modules, page_head, read_asset
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import table_words, words_by_language
-from attncli.draw.safe import safe, safe_html
+from attncli.draw.safe import last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.shaded_matrix import tint
 from attncli.draw.view import View

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from attncli.draw.page import last_part, page_head, read_asset, style
+from attncli.draw.page import page_head, read_asset, style
 from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
-from attncli.draw.safe import safe_html
+from attncli.draw.safe import last_part, safe_html
 from attncli.errors import UsageError
 from attncli.inputs.files import atomic_writer, is_there
 from attncli.language import message, plural
