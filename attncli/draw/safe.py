@@ -264,5 +264,5 @@ def path_of(text: str) -> PurePath:
 
 
 def last_part(path: str) -> str:
-    """A path's last part where it begins at the root: where a file lies on a machine is no page's or figure's matter."""
+    """A path's last part where it begins at the root: a page or a figure does not tell where a file lies."""
     return path_of(path).name if path_of(path).is_absolute() else path
