@@ -64,7 +64,7 @@ def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (("minilm", "x", "--ids", "1"), 2, "--ids"),
         (("minilm", "x", "--backend", "jax"), 2, "jax"),
         (("minlm",), 3, "minilm"),
-        (("minilm", "x", "--decoder-text", "y"), 4, "one side"),
+        (("minilm", "x", "--decoder-text", "y"), 4, "takes one text"),
         (("minilm", ""), 3, "no text"),
         (("minilm", "-", "--decoder-text", "-"), 2, "standard input"),
     ],

@@ -82,7 +82,7 @@ def test_view_makes_the_page_of_saved_effects(tmp_path: Path) -> None:
     assert ask("patch", TEXT, "the dog sat on the mat", "--json", "-o", str(saved)).code == 0
     assert ask("view", str(saved), "--html", str(file)).code == 0
     found, document = meta(file), json.loads(saved.read_text())
-    assert found["start"] == {"view": "effects"}
+    assert found["start"] == {"view": "effects", "head": "0.3", "query": "1", "key": "1"}  # the changed word
     (effects,) = found["effects"]
     assert (effects["kind"], effects["measure"], effects["at"]) == ("patch", "cosine", "")
     told = {(one["l"], one["h"]): one["v"] for one in effects["heads"]}

@@ -27,7 +27,7 @@ def test_float32(ours: float | None, theirs: float, ratio: float | None, says: s
     document = {
         "name": "m", "text": "a b", "tokens": 2, "backend": "numpy", "passed": False,
         "layers": [{"side": "self", "layer": 0, "weights": [1e-15], "cross": [], "hidden": 1e-15, "relative": 1e-15}],
-        "float64": {"worst": 1e-15, "limit": 1e-10}, "float32": {"ours": ours, "theirs": theirs, "ratio": ratio,
-        "limit": 2.0},
+        "float64": {"worst": 1e-15, "limit": 1e-10}, "float32": {"run_distance": ours,
+        "reference_distance": theirs, "ratio": ratio, "limit": 2.0},
     }  # fmt: skip
     assert says in verify_screen(document, View(width=200)).plain

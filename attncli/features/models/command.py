@@ -110,8 +110,7 @@ def verify(
     ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
     backend: Annotated[str, declarations.BACKEND] = "auto",
 ) -> None:
-    """Compare a model with transformers, head by head, without adapters. Ends with 1 where they differ; needs the
-    extra transformers.
+    """Compare a model without adapters with transformers, head by head; ends with 1 where they differ (an extra).
 
     attn models verify minilm "The animal didn't cross the street"
     """
