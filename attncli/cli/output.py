@@ -359,7 +359,7 @@ def write_with_figure(
         if drawing is None:  # what is told in words and tables is drawn as it is told
             figure_view = replace(view, color=True, light=style.theme is LIGHT, width=style.cells(view.width))
             drawing = draw_screen(
-                stack_spaced(screen_of(document.schema).screen(document, figure_view) for document in all_documents),
+                stack_spaced(*(screen_of(document.schema).screen(document, figure_view) for document in all_documents)),
                 style.theme,
             )
         _write_drawing(drawing, all_documents[0], style, options.svg, view.lang)

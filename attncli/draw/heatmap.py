@@ -51,7 +51,7 @@ def heatmap(
     body = _draw_map(matrix, grain, view, color_scale, low, high, names, side)
     top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "bold")) if title else Lines()
     pooled_note = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
-    block = stack((top, body, line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines()))
+    block = stack(top, body, line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines())
     return fit_to_view(block, view)
 
 
@@ -226,7 +226,7 @@ def side_by_side(
             cut(localize(text, view), room, ascii=view.ascii) for text in (weight_map.caption, *weight_map.remarks)
         ]
         ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
-        blocks.append(stack((line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:]))))
+        blocks.append(stack(line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:])))
     block_sizes = listing(f"{block}×{block}" for block in sorted(pooled - {1}))
     pooled_note = remark(
         message("maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes)
@@ -237,7 +237,7 @@ def side_by_side(
     square = width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]
     side = axis if axis.rows and square else Lines()
     body = beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)
-    block = stack((body, *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()), pooled_note))
+    block = stack(body, *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()), pooled_note)
     return fit_to_view(block, view)
 
 

@@ -71,16 +71,16 @@ def line(*pieces: Piece | str) -> Lines:
 BLANK = Lines(((),))
 
 
-def stack(blocks: Iterable[Lines]) -> Lines:
+def stack(*blocks: Lines) -> Lines:
     """The blocks one below the other."""
     return Lines(tuple(row for block in blocks for row in block.rows))
 
 
-def stack_spaced(blocks: Iterable[Lines]) -> Lines:
+def stack_spaced(*blocks: Lines) -> Lines:
     """The blocks that hold something, one below the other with a blank line between."""
     blocks_with_rows = [block for block in blocks if block.rows]
     return stack(
-        part for index, block in enumerate(blocks_with_rows) for part in ((block,) if index == 0 else (BLANK, block))
+        *(part for index, block in enumerate(blocks_with_rows) for part in ((block,) if index == 0 else (BLANK, block)))
     )
 
 
@@ -107,7 +107,10 @@ def beside(
         ]
     begins = (side,) if side is not None and edge else ()
     return stack_spaced(
-        _in_a_row((*begins, *group), [edge, *[slot] * len(group)] if edge else [slot] * len(group)) for group in groups
+        *(
+            _in_a_row((*begins, *group), [edge, *[slot] * len(group)] if edge else [slot] * len(group))
+            for group in groups
+        )
     )
 
 
@@ -200,16 +203,13 @@ def heading(title: str, note: str, view: View) -> Lines:
     if cells(name) + 2 + cells(note_text) <= view.width and note_text:
         return line((name, "bold"), ("  " + note_text, FAINT))
     return stack(
-        (
-            flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii),
-            remark(note, view),
-        )
+        flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii), remark(note, view)
     )
 
 
 def sentences(texts: Iterable[str], view: View) -> Lines:
     """Sentences of an answer, each on a line of its own, not set back; "" is none."""
-    return stack(remark(text, view, style="") for text in texts)
+    return stack(*(remark(text, view, style="") for text in texts))
 
 
 def join_sentences(texts: Iterable[str], view: View) -> str:
@@ -224,7 +224,7 @@ def join_sentences(texts: Iterable[str], view: View) -> str:
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
     """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
     rows = wrap(localize(text, view), view.width, ascii=view.ascii)
-    return stack(line((row, style)) for row in rows)
+    return stack(*(line((row, style)) for row in rows))
 
 
 # Errors and notes as a person reads them: in colour at a terminal, in the language asked for.
@@ -248,7 +248,7 @@ def note_line(message: str, view: View) -> Lines:
     text = safe(translate(message, view.lang), ascii=view.ascii)
     is_unbreakable = max(map(cells, text.split()), default=0) > view.width
     rows = [text] if is_unbreakable else wrap(text, view.width, ascii=view.ascii)
-    return stack(line((row, "bright_black" if view.color else "")) for row in rows)
+    return stack(*(line((row, "bright_black" if view.color else "")) for row in rows))
 
 
 FIXED_BLANK = "\ue000"
@@ -333,7 +333,7 @@ def markdown(text: str, view: View) -> Lines:
         elif part.strip():
             lines = lay_out(Markdown(part, hyperlinks=False), narrow)
             blocks.append(lines)
-    return stack(blocks)
+    return stack(*blocks)
 
 
 def _code(text: str, view: View) -> Lines:
@@ -342,4 +342,4 @@ def _code(text: str, view: View) -> Lines:
     for row in text.split("\n"):
         text_line = spell(row, ascii=view.ascii)
         rows.append(line((f"{margin}{text_line}", "bold" if text_line.startswith("$ ") else "bright_black")))
-    return stack([*rows, line("")])
+    return stack(*rows, line(""))

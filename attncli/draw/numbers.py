@@ -231,7 +231,7 @@ def curves(
                     STYLES[index % len(STYLES)],
                 )
     block = stack(
-        (_frame(grid, (y_low, y_high), view), _x_axis((x_low, x_high), width, x_name, view), _legend(series, view))
+        _frame(grid, (y_low, y_high), view), _x_axis((x_low, x_high), width, x_name, view), _legend(series, view)
     )
     return block if view.color else strip_styles(block)
 

@@ -74,7 +74,7 @@ def header_lines(
     blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
     blocks += [remark(mask_meaning, view), facts(words, view, style=FAINT)]
     blocks += [warning(warning_text, view) for warning_text in document.warnings or ()]
-    block = stack(blocks)
+    block = stack(*blocks)
     return fit_to_view(block, view)
 
 
@@ -254,13 +254,11 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
     lines = Lines((*rows, tuple(row)) if row else ())
     special = listing(str(token.index) for token in tokens if token.special)
     block = stack(
-        (
-            heading(
-                count_phrase(len(tokens), noun), message("special: {special}", special=special) if special else "", view
-            ),
-            lines,
-            remark(rest_note, view),
-        )
+        heading(
+            count_phrase(len(tokens), noun), message("special: {special}", special=special) if special else "", view
+        ),
+        lines,
+        remark(rest_note, view),
     )
     return fit_to_view(block, view)
 
@@ -302,7 +300,7 @@ def screen_of(schema: str) -> Screen:
             plain_lines: Lines = draw(document, view)
             return plain_lines
         lines = draw(marked_document, view)
-        return fit_to_view(stack((lines, unknown_words_note(document, lines, view))), view)
+        return fit_to_view(stack(lines, unknown_words_note(document, lines, view)), view)
 
     return Screen(
         screen,

@@ -206,7 +206,7 @@ def shaded_sentence(
     all_shares = [*known_shares, *[None] * (len(tokens) - len(known_shares))]
     chosen_indices = frozenset() if query is None else frozenset({query} if isinstance(query, int) else query)
     tint_note = say(view, tint) if any(share >= LEAST for share in known_shares) else ""
-    return stack((sentence(words(text, tokens, all_shares, chosen_indices), view), remark(tint_note, view)))
+    return stack(sentence(words(text, tokens, all_shares, chosen_indices), view), remark(tint_note, view))
 
 
 def shaded_cross_texts(document: CrossDocument, view: View) -> Lines:
@@ -220,7 +220,7 @@ def shaded_cross_texts(document: CrossDocument, view: View) -> Lines:
     keys = shaded_sentence(
         document.key_text, document.keys, row, view, query=None, tint=message("tint: the weight that the word gets")
     )
-    return stack((query_sentence, keys))
+    return stack(query_sentence, keys)
 
 
 def shaded_comparison(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
@@ -267,11 +267,9 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         shares = _received_shares(document, head_links)
         chosen_indices = frozenset(() if link is None else (link.query,))
     return stack(
-        (
-            sentence(words(document.text, document.tokens, shares, chosen_indices), view),
-            remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines(),
-            sentences(run_sentences(document, view), view),
-        )
+        sentence(words(document.text, document.tokens, shares, chosen_indices), view),
+        remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines(),
+        sentences(run_sentences(document, view), view),
     )
 
 
@@ -562,7 +560,7 @@ def find_answer(document: FindDocument, view: View) -> Lines:
         ),
         view,
     )
-    return stack((tinted_sentence, tint, answer_lines))
+    return stack(tinted_sentence, tint, answer_lines)
 
 
 def _by_weight(document: FindDocument) -> list[FoundHead]:

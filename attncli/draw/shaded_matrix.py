@@ -343,7 +343,7 @@ def matrix(
     array = as_matrix(values)
     top = heading(title, note, view)
     if array.size == 0:
-        return stack((top, remark("(empty)", view)))
+        return stack(top, remark("(empty)", view))
     grid = Grid(
         values=array,
         rows=_names(rows, array.shape[0], view),
@@ -357,7 +357,7 @@ def matrix(
         write=without_zero(writer(array, view.precision)) if bare else writer(array, view.precision),
         view=view,
     )
-    return fit_to_view(stack((top, grid.draw())), view)
+    return fit_to_view(stack(top, grid.draw()), view)
 
 
 def _fractions(array: NDArray, view: View, limits: tuple[float, float] | None, signed: bool) -> NDArray:
@@ -402,16 +402,16 @@ class Grid:
         name_slots = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
         if name_slots is not None:
             note = remark(strongest_text(rows, (columns, columns)), view)
-            return stack((self.panel(rows_to_draw, list(range(columns)), name_slots), note))
+            return stack(self.panel(rows_to_draw, list(range(columns)), name_slots), note)
         slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
-            return stack_spaced(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room))
+            return stack_spaced(*(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room)))
         has_peaks = any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
         fitting = (room - (self.peak_slot if has_peaks else 0)) // slot
         strongest_columns = strongest(self.values[rows_to_draw].T, fitting)
         body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
-        return stack((body, remark(strongest_text(rows, (len(strongest_columns), columns)), view)))
+        return stack(body, remark(strongest_text(rows, (len(strongest_columns), columns)), view))
 
     @cached_property
     def number(self) -> int:

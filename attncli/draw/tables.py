@@ -93,7 +93,7 @@ def table(
                 *(_bar(row[column], view) if column == bars else _cell(row[column], view, weight) for column in band)
             )
         blocks.append(lay_out(frame, view))
-    return fit_to_view(stack((top, stack_spaced(blocks))), view)
+    return fit_to_view(stack(top, stack_spaced(*blocks)), view)
 
 
 def ledger(
@@ -235,7 +235,7 @@ def links(
     top = heading(title, note, view)
     shown_links = all_links if view.full else all_links[: view.top]
     if not shown_links:
-        return stack((top, remark("(none)", view)))
+        return stack(top, remark("(none)", view))
     name = max((view.width - 30) // 2, 4)
     rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown_links]
     widths = [max(cells(row[index]) for row in rows) for index in range(3)]
@@ -264,7 +264,7 @@ def links(
             shown_links=len(shown_links),
             all_links=len(all_links),
         )
-    block = stack((top, Lines(tuple(lines)), remark(more, view)))
+    block = stack(top, Lines(tuple(lines)), remark(more, view))
     return fit_to_view(block, view)
 
 
@@ -305,7 +305,7 @@ def vectors(
     matrix = as_matrix(values)
     top = heading(title, note, view)
     if matrix.size == 0:
-        return stack((top, remark("(empty)", view)))
+        return stack(top, remark("(empty)", view))
     numbers = list(row_numbers) if row_numbers is not None else list(range(matrix.shape[0]))
     names = [label(text, ascii=view.ascii) for text in rows] or [""] * len(numbers)
     write, lengths = writer(matrix, view.precision), np.sqrt((matrix**2).sum(axis=1))
@@ -349,15 +349,15 @@ def vectors(
         return Lines(tuple(out))
 
     if view.full:
-        body = stack_spaced(panel(list(group)) for group in panels([slot] * matrix.shape[1], room))
-        return fit_to_view(stack((top, body)), view)
+        body = stack_spaced(*(panel(list(group)) for group in panels([slot] * matrix.shape[1], room)))
+        return fit_to_view(stack(top, body), view)
     columns = both_ends(
         matrix.shape[1], room // slot if matrix.shape[1] * slot <= room else (room - VECTOR_GAP) // slot
     )
     notes = [window_text(shown_rows, numbers, "rows"), window_text(columns, range(matrix.shape[1]), "dimensions")]
     windows = listing([part for part in notes if part], "; ")
     note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
-    return fit_to_view(stack((top, panel(columns), remark(note_text, view))), view)
+    return fit_to_view(stack(top, panel(columns), remark(note_text, view)), view)
 
 
 # Vectors that add up, as a table: a term a row, their sum below, with as many digits as let every column add up.
@@ -389,7 +389,7 @@ def vector_sum(
         else ""
     )
     names = ["", *map(str, range(dims))]
-    return stack((ledger(names, rows, last, view, title=title, note=note), remark(more, view)))
+    return stack(ledger(names, rows, last, view, title=title, note=note), remark(more, view))
 
 
 @dataclass(frozen=True)
@@ -470,8 +470,8 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     if not blocks and not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
-        return stack((remark(WHY.get(part, message("this run has no {part}", part=part)), view),))
-    return stack_spaced(blocks)
+        return stack(remark(WHY.get(part, message("this run has no {part}", part=part)), view))
+    return stack_spaced(*blocks)
 
 
 def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:

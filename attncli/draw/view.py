@@ -142,7 +142,7 @@ def draw_parts(
         blocks.append(block)
     if title is not None and not view.brief:
         blocks.insert(0, title(document, view))
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(*blocks), view.width, ascii=view.ascii)
 
 
 @cache

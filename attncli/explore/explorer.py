@@ -228,7 +228,7 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
         BLANK,
         _keys(state, view, width),
     ]
-    block = stack(blocks)
+    block = stack(*blocks)
     top = min(state.top, max(len(block.rows) - height, 0))
     lines = block.rows[top : top + height]
     if (lines_left := len(block.rows) - top - height) > 0 and height > 1:

@@ -391,7 +391,7 @@ def effects(
     ranking_rows = effect_rows(head_effects)
     if not ranking_rows:
         return fit_pane(Pane.of(text_lines), width, height, ascii=view.ascii)
-    above = Pane.of(stack((text_lines, Lines(((),)))))
+    above = Pane.of(stack(text_lines, Lines(((),))))
     list_pane = ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, max(height - above.height, 1))
     return fit_pane(stack_panes((above, list_pane)), width, height, ascii=view.ascii)
 
@@ -400,7 +400,7 @@ def _effects_text(state: State, loaded_run: LoadedRun, head_effects: HeadEffects
     parts = list(_effect_sentences(state, loaded_run, head_effects, view))
     if head_effects.every is not None:
         return remark(join_sentences(parts, view), view, style="")
-    return stack(remark(part, view, style="") for part in parts)
+    return stack(*(remark(part, view, style="") for part in parts))
 
 
 def _effect_sentences(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Iterator[str]:
@@ -487,7 +487,7 @@ def why(
     if with_words:
         steps = Derivation(derivation, close)
         words = remark(say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), close, style="")
-        block = stack((words, line(""), getattr(steps, step)()))
+        block = stack(words, line(""), getattr(steps, step)())
     else:
         block = _whole(derivation, step, close, room)
     top = min(state.top, max(len(block.rows) - room, 0))
@@ -539,6 +539,6 @@ def parts(state: State, document: WhyDocument | None, view: View, width: int, he
     if document is None:
         return fit_pane(Pane.of(remark("taking the score apart …", close)), width, height)
     words = remark(join_sentences(why_sentences(document, close), close), close, style="")
-    block = stack((words, line(""), why_sides(document, close)))
+    block = stack(words, line(""), why_sides(document, close))
     top = min(state.top, max(len(block.rows) - height, 0))
     return fit_pane(Pane(block.rows[top : top + height]), width, height, ascii=view.ascii)

@@ -323,9 +323,9 @@ def _texts(
             else sentence(words(text.text, known, list(row) or [None] * len(known), frozenset({query})), view)
         )
         facts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
-        blocks.append(stack((shown, remark(" · ".join([*facts, _place(files, text, view)]), view))))
+        blocks.append(stack(shown, remark(" · ".join([*facts, _place(files, text, view)]), view)))
     tint = say(view, "in brackets: the token that looks; tint: the weight that the word gets")
-    return stack_spaced((stack((heading(title, say(view, note), view), remark(tint, view))), *blocks))
+    return stack_spaced(stack(heading(title, say(view, note), view), remark(tint, view)), *blocks)
 
 
 def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[str]:

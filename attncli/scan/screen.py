@@ -126,7 +126,7 @@ def _effects_part(shown: ScanShown, view: View) -> Lines:
 
 def _why_part(shown: ScanShown, view: View) -> Lines:
     heads = shown.document.heads if shown.head is None else [shown.head]
-    return stack_spaced(why_parts(head, view) for head in heads if head.why)
+    return stack_spaced(*(why_parts(head, view) for head in heads if head.why))
 
 
 def _metrics_part(shown: ScanShown, view: View) -> Lines:
@@ -258,16 +258,14 @@ def _header(document: ScanDocument, view: View) -> Lines:
         rows.append([say(view, contextual("scan", "digest")), document.digest[:16]])
     warnings = [remark(warning_text, view) for warning_text in document.warnings]
     return stack(
-        (
-            table(
-                ["", ""],
-                rows,
-                view,
-                title=say(view, plural("scan of {count:,} text", "scan of {count:,} texts", count=progress.texts)),
-                faint=(0,),
-            ),
-            *warnings,
-        )
+        table(
+            ["", ""],
+            rows,
+            view,
+            title=say(view, plural("scan of {count:,} text", "scan of {count:,} texts", count=progress.texts)),
+            faint=(0,),
+        ),
+        *warnings,
     )
 
 
@@ -314,13 +312,11 @@ def _labels(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
     if len(labels_shown) == len(labels):
         return body
     return stack(
-        (
-            body,
-            remark(
-                say(view, "{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels)),
-                view,
-            ),
-        )
+        body,
+        remark(
+            say(view, "{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels)),
+            view,
+        ),
     )
 
 
@@ -591,7 +587,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
                 view,
             )
         )
-    return clip_lines(stack_spaced((body, *notes, _comparison_answer(document, view))), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(body, *notes, _comparison_answer(document, view)), view.width, ascii=view.ascii)
 
 
 def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
@@ -671,7 +667,7 @@ def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     names = say_each(view, "shard", "bits", contextual("column", "difference"))
     body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "shards computed again"))
     warnings = [remark(warning_text, view) for warning_text in document.warnings]
-    return clip_lines(stack_spaced((body, *warnings, verdict)), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(body, *warnings, verdict), view.width, ascii=view.ascii)
 
 
 def scan_verify_rows(document: ScanVerifyDocument) -> Iterator[Sequence[object]]:

@@ -306,7 +306,7 @@ def test_blocks() -> None:
     two = Lines(((("ab", ""),), (("c", ""),)))
     assert beside([two, two, two], width=9, gap=2).plain == "ab  ab\nc   c\n\nab\nc"
     assert beside([], width=9).plain == ""
-    assert stack_spaced([line("a"), Lines(), line("b")]).plain == "a\n\nb"
+    assert stack_spaced(line("a"), Lines(), line("b")).plain == "a\n\nb"
     assert clip_lines(line("abc", ("def", "bold")), 5).plain == "abcd…"
     assert Lines().width == 0
 

@@ -96,7 +96,7 @@ def _by_policy(
     )
     count = len(document.policies)
     more = message("{shown} of {count} policies fit; --json tells of all", shown=shown, count=count)
-    return stack((body, remark(more if shown < count else "", view)))
+    return stack(body, remark(more if shown < count else "", view))
 
 
 def _layers(document: CacheDocument, view: View) -> Lines:

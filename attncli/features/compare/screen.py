@@ -96,7 +96,7 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     has_cost = {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
     cost = _cost(document.heads, view) if has_cost else Lines()
     out = remark(left_out_note(document), view)
-    return stack((title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost))
+    return stack(title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost)
 
 
 def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
@@ -160,18 +160,16 @@ def _maps(document: CompareDocument, view: View) -> Lines:
         side_title = f"A {_pair(head, view)}" if len(document.heads) > 1 else "A"
         pictures = [
             stack(
-                (
-                    line((cut(name, slot, ascii=view.ascii), "bold")),
-                    heatmap(
-                        as_matrix(getattr(head, key))[rows],
-                        view,
-                        max_width=min(2 * size, slot),
-                        max_height=size,
-                        scale=scale,
-                        low=low,
-                        high=high,
-                    ),
-                )
+                line((cut(name, slot, ascii=view.ascii), "bold")),
+                heatmap(
+                    as_matrix(getattr(head, key))[rows],
+                    view,
+                    max_width=min(2 * size, slot),
+                    max_height=size,
+                    scale=scale,
+                    low=low,
+                    high=high,
+                ),
             )
             for name, key, scale, low, high in (
                 (side_title, "weights_a", "", 0.0, 1.0),
@@ -190,10 +188,8 @@ def _maps(document: CompareDocument, view: View) -> Lines:
         if rest_count
         else ""
     )
-    scales = stack((legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), remark(rest_note, view)))
-    return stack(
-        (heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced((*blocks, scales)))
-    )
+    scales = stack(legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), remark(rest_note, view))
+    return stack(heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced(*blocks, scales))
 
 
 def _tables(document: CompareDocument, view: View) -> Lines:
@@ -201,7 +197,7 @@ def _tables(document: CompareDocument, view: View) -> Lines:
     columns = [index for index, _ in document.aligned]
     rows = document.measured_rows()
     texts = [document.a.tokens[index].text for index in columns]
-    return stack_spaced(
+    return stack_spaced(*(
         matrix(
             as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view,
             shade=False, mark_max=False, title=message("difference {head}", head=_pair(head, view)),
@@ -209,7 +205,7 @@ def _tables(document: CompareDocument, view: View) -> Lines:
             column_numbers=columns,
         )
         for head in _heads_to_draw(document, view, 1)
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _moved_weights(document: CompareDocument, view: View) -> Lines:
@@ -231,7 +227,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
     if not rows:
         text = left_out_note(document) if document.summary.max_difference else message("nothing: the weights are equal")
-        return stack((heading("what moved most", "", view), remark(text, view)))
+        return stack(heading("what moved most", "", view), remark(text, view))
     return table(
         columns,
         rows,
@@ -269,7 +265,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
     blocks += [fact("ran", _run_facts(document.a, view), view)] if same else []
     blocks.append(fact("differs in", difference_names(document.differs), view))
     blocks += [warning(warning_text, view) for warning_text in document.warnings]
-    return stack(blocks)
+    return stack(*blocks)
 
 
 def _run_facts(side: CompareSide, view: View) -> list[str]:
@@ -358,7 +354,7 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     answer_lines, link = sentences(compare_sentences(document, view), view), _changed_most(document)
     if link is None:
         return answer_lines
-    return stack((shaded_comparison(document, _head_of(document, link), link.query, view), answer_lines))
+    return stack(shaded_comparison(document, _head_of(document, link), link.query, view), answer_lines)
 
 
 def _changed_most(document: CompareDocument) -> MovedWeight | None:

@@ -45,19 +45,17 @@ def _title(document: CostDocument, view: View) -> Lines:
     title = say(view, plural("attention over {count:,} token", "attention over {count:,} tokens", count=document.n))
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
     return stack(
-        (
-            heading(title, " · ".join(facts), view),
-            *warnings,
-            remark(
-                say(
-                    view,
-                    "One layer. A multiply-add is one product with its sum. The projections to q, k, v "
-                    "and back take {count} of them in every attention variant and are not counted below.",
-                    count=_count(document.projections, view),
-                ),
+        heading(title, " · ".join(facts), view),
+        *warnings,
+        remark(
+            say(
                 view,
+                "One layer. A multiply-add is one product with its sum. The projections to q, k, v "
+                "and back take {count} of them in every attention variant and are not counted below.",
+                count=_count(document.projections, view),
             ),
-        )
+            view,
+        ),
     )
 
 
@@ -88,14 +86,12 @@ def _variants(document: CostDocument, view: View) -> Lines:
         note="pairs per head; multiply-adds of all heads",
     )
     return stack(
-        (
-            body,
-            remark(
-                "steps: what must happen one after the other. path: layers (for the rnn: steps) "
-                "until the first token can influence the last; for lsh chance decides.",
-                view,
-            ),
-        )
+        body,
+        remark(
+            "steps: what must happen one after the other. path: layers (for the rnn: steps) "
+            "until the first token can influence the last; for lsh chance decides.",
+            view,
+        ),
     )
 
 
@@ -159,14 +155,12 @@ def _memory(document: CostDocument, view: View) -> Lines:
         ),
     )
     return stack(
-        (
-            table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
-            remark(
-                "rnn: its states, all of them or only the last. Causal attention computed at once "
-                "holds the hidden half too.",
-                view,
-            ),
-        )
+        table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
+        remark(
+            "rnn: its states, all of them or only the last. Causal attention computed at once "
+            "holds the hidden half too.",
+            view,
+        ),
     )
 
 
@@ -188,7 +182,7 @@ def _growth(document: CostDocument, view: View) -> Lines:
         n=n,
         width=width,
     )
-    return stack((title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view)))
+    return stack(title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view))
 
 
 def _crossing(document: CostDocument) -> tuple[str, str]:
@@ -226,14 +220,12 @@ def _layers(document: CostDocument, view: View) -> Lines:
         note="feed-forward parts not counted",
     )
     return stack(
-        (
-            body,
-            remark(
-                "Scores are held one layer at a time, so the total shows the largest. cache: keys "
-                "and values kept while generating.",
-                view,
-            ),
-        )
+        body,
+        remark(
+            "Scores are held one layer at a time, so the total shows the largest. cache: keys "
+            "and values kept while generating.",
+            view,
+        ),
     )
 
 
@@ -273,15 +265,13 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         bars=5,
     )
     return stack(
-        (
-            body,
-            remark(
-                "computed: the same ratio of multiply-adds. streamed, causal and window run by "
-                "blocks of query rows and keep nothing n × n. numpy uses one thread "
-                "(OPENBLAS_NUM_THREADS changes that), torch its own.",
-                view,
-            ),
-        )
+        body,
+        remark(
+            "computed: the same ratio of multiply-adds. streamed, causal and window run by "
+            "blocks of query rows and keep nothing n × n. numpy uses one thread "
+            "(OPENBLAS_NUM_THREADS changes that), torch its own.",
+            view,
+        ),
     )
 
 

@@ -51,9 +51,9 @@ def _tokens(document: CrossDocument, view: View) -> Lines:
     values = (
         message("values from: {value_text}", value_text=document.value_text) if document.value_text is not None else ""
     )
-    query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
-    key_lines = stack((heading("keys and values", values, view), tokens_part(document.keys, view)))
-    return stack_spaced((query_lines, key_lines))
+    query_lines = stack(heading("queries", "", view), tokens_part(document.queries, view))
+    key_lines = stack(heading("keys and values", values, view), tokens_part(document.keys, view))
+    return stack_spaced(query_lines, key_lines)
 
 
 def _maps(document: CrossDocument, view: View) -> Lines:
@@ -62,7 +62,7 @@ def _maps(document: CrossDocument, view: View) -> Lines:
     maps = [head_map(layer, head.head, visible(head.weights, head.scores), several=several) for layer, head in heads]
     queries, _ = _names(document)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=queries)
-    return stack((heading("maps of the weights", "rows: queries, columns: keys", view), picture))
+    return stack(heading("maps of the weights", "rows: queries, columns: keys", view), picture)
 
 
 def _links(document: CrossDocument, view: View) -> Lines:
@@ -106,7 +106,7 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
     body = table(
         ["query", "", message("best key"), "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4
     )
-    return stack((body, remark(more if shown < total else "", view)))
+    return stack(body, remark(more if shown < total else "", view))
 
 
 def _tables(part: str, document: CrossDocument, view: View) -> Lines:
@@ -119,7 +119,7 @@ def _tables(part: str, document: CrossDocument, view: View) -> Lines:
         note = message("{place} · one vector per query", place=place)
         blocks.append(head_table(part, head, place, queries, keys, view, note=note))
     more = more_heads(len(heads) - len(heads_shown)) if part == "weights" else ""
-    return stack((stack_spaced(blocks), remark(more, view)))
+    return stack(stack_spaced(*blocks), remark(more, view))
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
@@ -128,7 +128,7 @@ def _tables(part: str, document: CrossDocument, view: View) -> Lines:
 def cross_answer(document: CrossDocument, view: View) -> Lines:
     """The answer of an `attn.cross/1` document: both texts, tinted by the strongest link, and the answer in words."""
     text_lines = sentences(cross_sentences(document, view), view)
-    return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines
+    return stack(shaded_cross_texts(document, view), text_lines) if document.links else text_lines
 
 
 def cross_sentences(document: CrossDocument, view: View) -> list[str]:

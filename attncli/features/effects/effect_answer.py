@@ -269,7 +269,7 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
     if first is not None:
         tint = Message(tint.template, {"head": head_phrase(first, view)})
     tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint)
-    return stack((tinted_sentence, sentences(ablate_sentences(document, view), view)))
+    return stack(tinted_sentence, sentences(ablate_sentences(document, view), view))
 
 
 def ablate_sentences(document: AblateDocument, view: View) -> list[str]:
@@ -312,7 +312,7 @@ def grids(
     grids_drawn = (
         grid(numbers_by_kind[kind], view, titles[kind], signed=signed) for kind in titles if numbers_by_kind.get(kind)
     )
-    return stack_spaced(block for block in grids_drawn if block.rows)
+    return stack_spaced(*(block for block in grids_drawn if block.rows))
 
 
 def by_attention(rows: Iterable[tuple[AnyHead, float | None]]) -> dict[str, list[tuple[int, int, float | None]]]:

@@ -78,7 +78,7 @@ def _effects_header(document: EffectsDocument, view: View) -> Lines:
     count = document.texts
     note = say(view, "one text") if count == 1 else say(view, "mean over {count} texts", count=count)
     top = heading(name, note, view)
-    return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
+    return stack(top, *(warning(warning_text, view) for warning_text in document.warnings))
 
 
 def _effects_grid(document: EffectsDocument, view: View) -> Lines:
@@ -108,7 +108,7 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
         align=["left", "right", "left"],
         title=_effects_title(document, view),
     )
-    return stack((body, more_heads_note(document.effects, effects_shown, view)))
+    return stack(body, more_heads_note(document.effects, effects_shown, view))
 
 
 EFFECTS_TITLES = {
@@ -208,7 +208,7 @@ def _difference_header(document: DifferenceDocument, view: View) -> Lines:
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "effects over {a} and {b} texts", a=document.a.texts, b=document.b.texts)
     top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
-    return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
+    return stack(top, *(warning(warning_text, view) for warning_text in document.warnings))
 
 
 def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
@@ -227,7 +227,7 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
         align=["left", "right", "right", "right", "left"],
         title="effects of heads, B less A",
     )
-    return stack((body, more_heads_note(document.heads, heads_shown, view)))
+    return stack(body, more_heads_note(document.heads, heads_shown, view))
 
 
 def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
@@ -297,7 +297,7 @@ def effect_grid(document: AblateDocument, view: View) -> Lines:
     first, signed = GRID_TITLES[document.measures[0]], document.measures[0] == "logprob"
     cross = message("the same for the heads that look at the other text") if values["self"] else first
     titles = {"self": first, "cross": cross}
-    return stack(grid(values[kind], view, say(view, title), signed=signed) for kind, title in titles.items())
+    return stack(*(grid(values[kind], view, say(view, title), signed=signed) for kind, title in titles.items()))
 
 
 def _ablate_heads(document: AblateDocument, view: View) -> Lines:
@@ -337,7 +337,7 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         title=_ablate_title(document, view),
         bars=2,
     )
-    return stack((body, more_heads_note(effects, effects_shown, view)))
+    return stack(body, more_heads_note(effects, effects_shown, view))
 
 
 def _ablate_title(document: AblateDocument, view: View) -> str:
@@ -507,7 +507,7 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
         shares[first.looks.key] = first.looks.weight
     tint = message("tint: the word looked at most in {head}", head="" if first is None else head_phrase(first, view))
     tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=document.position, tint=tint)
-    return stack((tinted_sentence, sentences(logits_sentences(document, view), view)))
+    return stack(tinted_sentence, sentences(logits_sentences(document, view), view))
 
 
 # The screen of `attn.patch/1`: which heads carry the difference between two texts.
@@ -549,7 +549,7 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
         title="how much of the clean text's answer one head brings back",
         bars=2,
     )
-    return stack((body, more_heads_note(effects, effects_shown, view)))
+    return stack(body, more_heads_note(effects, effects_shown, view))
 
 
 PATCH_MEASURES = {
@@ -633,11 +633,9 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
     ]
     differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
     return stack(
-        (
-            *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
-            remark("tint: words that differ" if any(differ) else "", view),
-            sentences(patch_sentences(document, view), view),
-        )
+        *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
+        remark("tint: words that differ" if any(differ) else "", view),
+        sentences(patch_sentences(document, view), view),
     )
 
 

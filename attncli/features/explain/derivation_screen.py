@@ -106,11 +106,11 @@ class Derivation:
         if lines and len(top.rows) == 1 and line_width(top.rows[0]) + 3 + cells("; ".join(lines)) <= view.width:
             top = line(*top.rows[0], ("   ", ""), ("; ".join(lines), CODE))
         elif lines:
-            top = stack((top, *(line((f"  {text}", CODE)) for text in lines)))
+            top = stack(top, *(line((f"  {text}", CODE)) for text in lines))
         # the mask says itself what it hides, and a narrow screen has room for the formulas alone
         leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
         lead_sentence = say(view, LEADS[part], query=say(view, '"{text}"', text=self.query)) if leads else ""
-        return stack((top, remark(lead_sentence, view, style="")))
+        return stack(top, remark(lead_sentence, view, style=""))
 
     def place(self) -> Lines:
         """Which layer, head and query."""
@@ -136,14 +136,14 @@ class Derivation:
             view,
         )
         if self.compact:
-            return stack((title, rotation_note, first_sum(step, self.query, view)))
+            return stack(title, rotation_note, first_sum(step, self.query, view))
         q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
         k, v = (
             vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
             for name in ("k", "v")
         )
         worked_entry = first_entry(step, self.query, view)
-        return stack((title, rotation_note, stack_spaced((q, worked_entry, k, v))))
+        return stack(title, rotation_note, stack_spaced(q, worked_entry, k, v))
 
     def similarity(self) -> Lines:
         """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
@@ -173,7 +173,7 @@ class Derivation:
             for index in self.keys_shown
         ]
         title = self._title(1, "similarity", say(view, "S = Q·Kᵀ, s = Σ q_i·k_i"))
-        return stack((title, ledger([*columns, "q·k"], rows, [], view), self._left_out()))
+        return stack(title, ledger([*columns, "q·k"], rows, [], view), self._left_out())
 
     def scaled(self) -> Lines:
         """From q·k to the score: scale, soft cap, bias; one key worked out where the screen is short."""
@@ -192,7 +192,7 @@ class Derivation:
         plain = step.capped is None and step.bias is None
         if self.compact:
             index = int(np.argmax(self.weights))
-            return stack((title, score_of_key(step, self.key(index), index, float(raw[index]), root, view)))
+            return stack(title, score_of_key(step, self.key(index), index, float(raw[index]), root, view))
         columns = [say(view, "key"), "q·k", *([] if plain else [say(view, "× scale")])]
         columns += [say(view, "soft-capped")] if step.capped is not None else []
         columns += [say(view, "+ bias")] if step.bias is not None else []
@@ -203,23 +203,21 @@ class Derivation:
             row += [self._number(step.capped[index])] if step.capped is not None else []
             row += [self._number(step.bias[index])] if step.bias is not None else []
             rows.append([*row, self._number(sums[index])])
-        return stack((title, ledger([*columns, say(view, "score s")], rows, [], view)))
+        return stack(title, ledger([*columns, say(view, "score s")], rows, [], view))
 
     def masked(self) -> Lines:
         """Which keys the mask hides from the query, by name."""
         step, view = self.document.step(Scores), self.view
         query_text = quoted_token(self.document.tokens, self.document.query, view)
         hidden_note = hidden_keys(step, query_text, self.key, view)
-        return stack((self._title(3, "masked", say(view, "s = −∞ where hidden")), hidden_note))
+        return stack(self._title(3, "masked", say(view, "s = −∞ where hidden")), hidden_note)
 
     def softmax(self) -> Lines:
         """Maximum, exponentials, sum, quotients."""
         step, view = self.document.step(SoftmaxRow), self.view
         title = self._title(4, "softmax", say(view, "w = exp(s − max) / sum"))
         if step.highest is None:
-            return stack(
-                (title, remark("This query sees no key: its weights and its output are 0 by definition.", view))
-            )
+            return stack(title, remark("This query sees no key: its weights and its output are 0 by definition.", view))
         exponentials_of_keys = np.asarray(step.exponentials, np.float64)
         exponentials = [
             *exponentials_of_keys[self.keys_shown],
@@ -272,22 +270,20 @@ class Derivation:
             else ""
         )
         return stack(
-            (
-                title,
-                body,
-                remark(
-                    ""
-                    if self.compact
-                    else say(
-                        view,
-                        "max = {highest}; it is subtracted so that no exponential can overflow, and cancels "
-                        "in the quotient",
-                        highest=self._number(step.highest),
-                    ),
+            title,
+            body,
+            remark(
+                ""
+                if self.compact
+                else say(
                     view,
+                    "max = {highest}; it is subtracted so that no exponential can overflow, and cancels "
+                    "in the quotient",
+                    highest=self._number(step.highest),
                 ),
-                remark(sink, view),
-            )
+                view,
+            ),
+            remark(sink, view),
         )
 
     def output(self) -> Lines:
@@ -334,7 +330,7 @@ class Derivation:
             if dims < len(output) and not self.compact
             else ""
         )
-        return stack((title, ledger(names, rows, total, view), remark(more, view)))
+        return stack(title, ledger(names, rows, total, view), remark(more, view))
 
     def further(self) -> Lines:
         """The steps after these, which other commands take: the same link in the other heads, and what is without this
@@ -350,8 +346,10 @@ class Derivation:
         if tokens[document.query].unknown:
             other_heads, without_head = f"{other_heads} --unknown", f"{without_head} --unknown"
         return stack(
-            heading(f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}", spell(text, ascii=view.ascii), view)
-            for name, text in (("heads", other_heads), ("effect", without_head))
+            *(
+                heading(f"{TOUR.index(STEP[name])} {say(view, STEP[name].title)}", spell(text, ascii=view.ascii), view)
+                for name, text in (("heads", other_heads), ("effect", without_head))
+            )
         )
 
     def matrices(self) -> Lines:
@@ -440,17 +438,15 @@ def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: Vi
         )
     blocks.append(vectors_of("output", matrices.output))
     return stack(
-        (
-            stack_spaced(blocks),
-            remark(
-                say(
-                    view,
-                    "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
-                    difference=f"{document.agreement:.1e}",
-                ),
+        stack_spaced(*blocks),
+        remark(
+            say(
                 view,
+                "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
+                difference=f"{document.agreement:.1e}",
             ),
-        )
+            view,
+        ),
     )
 
 
@@ -623,16 +619,14 @@ def residual(document: AttentionTopic, view: View) -> Lines:
     if after.branch is not UNSET:
         note = say(view, "b: what is added to x, O after its norm or factor and what is beside the heads")
     return stack_spaced(
-        (
-            mixed,
-            vectors(
-                [values for _, values in vectors_by_name],
-                [name for name, _ in vectors_by_name],
-                view,
-                title=title,
-                note=note,
-            ),
-        )
+        mixed,
+        vectors(
+            [values for _, values in vectors_by_name],
+            [name for name, _ in vectors_by_name],
+            view,
+            title=title,
+            note=note,
+        ),
     )
 
 
@@ -655,4 +649,4 @@ def explain_answer(document: AttentionTopic, view: View) -> Lines:
             key=sought,
             share=percent(weights[best]),
         )
-    return stack((tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view)))
+    return stack(tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view))

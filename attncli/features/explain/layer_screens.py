@@ -272,7 +272,7 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     largest_difference = max(padded_text.agreement for padded_text in batch)
     difference = f"{largest_difference:.1e}" if largest_difference else "0"
     alike = say(view, "Together or each alone, the weights differ by at most {difference}.", difference=difference)
-    return stack((token_table, BLANK, last, remark(alike, view)))
+    return stack(token_table, BLANK, last, remark(alike, view))
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
@@ -348,7 +348,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     )
     return (
         header(document, view),
-        stack((what, remark(sizes, view))),
+        stack(what, remark(sizes, view)),
         *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
         _projected_sum(document, names, view),
         _multihead_answer(document, view),
@@ -375,7 +375,7 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
         "Weights and output differ by at most {difference}.",
         difference=f"{single.agreement:.1e}" if single.agreement else "0",
     )
-    return stack((top, weights, output, remark(agree, view)))
+    return stack(top, weights, output, remark(agree, view))
 
 
 def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
@@ -465,7 +465,7 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
     ]
     if not terms:
         none = remark("There is no W_O here: the outputs stand side by side as they are.", view)
-        return stack((heading(title, "", view), none))
+        return stack(heading(title, "", view), none)
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
     body = vector_sum(
         terms,
@@ -474,7 +474,7 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
         title=title,
         note="= Σ O_h·W_O^h: each head's output times its own rows of W_O",
     )
-    return stack((body, remark(_agreement(document, view), view)))
+    return stack(body, remark(_agreement(document, view), view))
 
 
 def _agreement(document: MultiheadTopic | ResidualTopic, view: View) -> str:
@@ -542,7 +542,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     return (
         header(document, view),
         what,
-        stack((sum_block, facts)),
+        stack(sum_block, facts),
         _norm(document, view),
         _residual_answer(document, query, view),
     )
@@ -584,7 +584,7 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
         if np.array_equal(norm.scaled, norm.normed)
         else ""
     )
-    return stack((body, *(remark(note, view) for note in (norm_sentence, plain, _agreement(document, view)))))
+    return stack(body, *(remark(note, view) for note in (norm_sentence, plain, _agreement(document, view))))
 
 
 def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
@@ -666,7 +666,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         view,
     )
     tables = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
-    return (header(document, view), stack((what, way_table)), *tables, rows, _position_answer(document, query, view))
+    return (header(document, view), stack(what, way_table), *tables, rows, _position_answer(document, query, view))
 
 
 def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:

@@ -105,7 +105,7 @@ TWICE = {"scores": ("scaled", "masked")}
 
 def explain_screen(document: ExplainDocument, view: View) -> Lines:
     """The whole screen of an `attn.explain/1` document, of whichever topic."""
-    return stack_spaced(explain_blocks(document, view))
+    return stack_spaced(*explain_blocks(document, view))
 
 
 def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
@@ -138,7 +138,7 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
     for part in parts_shown(EXPLAIN_PARTS, derivation, named_view):
         block = part.draw(derivation, view)
         if compact and part.name == "further" and blocks:  # a short screen has less than sixty lines
-            blocks[-1] = stack((blocks[-1], block))
+            blocks[-1] = stack(blocks[-1], block)
         elif block.rows:
             blocks.append(block)
     return blocks
@@ -164,8 +164,8 @@ def _header(derivation: Derivation, view: View) -> Lines:
             "need to add up to the printed totals.",
             digits=view.precision,
         )
-    blocks = (header(derivation.document, view), stack((derivation.place(), remark(precision_note, view))))
-    return stack(blocks) if derivation.compact else stack_spaced(blocks)
+    blocks = (header(derivation.document, view), stack(derivation.place(), remark(precision_note, view)))
+    return stack(*blocks) if derivation.compact else stack_spaced(*blocks)
 
 
 def _matrix(part: str, derivation: Derivation, view: View) -> Lines:
@@ -186,7 +186,7 @@ def _after(part: str, derivation: Derivation, view: View) -> Lines:
     """A part that follows the steps; a sentence leads to it."""
     part_lines = _step(part, derivation, view)
     lead_sentence = say(view, LEADS[part], query=say(view, '"{text}"', text=derivation.query))
-    return stack((remark(lead_sentence, view, style=""), part_lines)) if part_lines.rows else Lines()
+    return stack(remark(lead_sentence, view, style=""), part_lines) if part_lines.rows else Lines()
 
 
 EXPLAIN_PARTS: Parts[Derivation] = (

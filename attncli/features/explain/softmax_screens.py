@@ -65,7 +65,7 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
 
 def lead(title: str, text: str, view: View, *, note: str = "") -> Lines:
     """What a topic is about: its title with a note beside it, and a sentence or two."""
-    return stack((heading(title, note, view), remark(text, view, style="")))
+    return stack(heading(title, note, view), remark(text, view, style=""))
 
 
 def tinted_answer(
@@ -73,7 +73,7 @@ def tinted_answer(
 ) -> Lines:
     """The sentence, tinted by what the answer is about, and the answer in words. Arguments as of `shaded_sentence`."""
     tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=query, tint=tint)
-    return stack((tinted_sentence, sentences(texts, view)))
+    return stack(tinted_sentence, sentences(texts, view))
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
@@ -221,7 +221,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         "largest weight {largest} · entropy {entropy} nats of at most {limit} · gradient norm {gradient}",
         **numbers,
     )
-    return (stack((body, remark(shift, view), remark(facts, view))), softmax_answer(document, view))
+    return (stack(body, remark(shift, view), remark(facts, view)), softmax_answer(document, view))
 
 
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
@@ -240,7 +240,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     if first.standard_errors is not None:
         errors = f"{first.standard_errors:.1f}"
         agree = say(view, "The measured variance is {errors} standard errors from theory.", errors=errors)
-    variance = stack((ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)))
+    variance = stack(ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view))
     softmax_table_rows = [
         [
             say(view, "uniform") if row.scale == "uniform" else _scaled_name(row.scale, document, view, "softmax"),
@@ -308,7 +308,7 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     )
     return (
         header(document, view),
-        stack((heading("softmax by rows, and over the whole matrix", "", view), rows)),
+        stack(heading("softmax by rows, and over the whole matrix", "", view), rows),
         whole,
         sum_table,
         matrix_answer(document, view),
@@ -402,7 +402,7 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
     if row.equal:
         no_tint = say(view, "no tint: with position {position} and mask {mask} no word's output changes", **way)
         tinted_sentence = shaded_sentence(document.text, document.tokens, None, view, query=None, tint="")
-        return stack((tinted_sentence, remark(no_tint, view), sentences(texts, view)))
+        return stack(tinted_sentence, remark(no_tint, view), sentences(texts, view))
     shares = np.divide(row.per_token, row.max_difference)
     tint = message(
         "tint: how far the word's output moves (position {position}, mask {mask}), against the one that moves most",
@@ -460,7 +460,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     order_texts = (label(gap.join(texts[index] for index in order), ascii=view.ascii) for order in other_orders)
     order_notes = [remark(say(view, "* in another order: {text}", text=text), view) for text in order_texts]
     sides = [_side_by_side(document, row, view) for row in _worth_seeing(document)]
-    return (header(document, view), stack(lines), *sides, stack((body, *order_notes)), order_answer(document, view))
+    return (header(document, view), stack(*lines), *sides, stack(body, *order_notes), order_answer(document, view))
 
 
 def _worth_seeing(document: OrderTopic) -> list[OrderRow]:
@@ -513,7 +513,7 @@ def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
         if len(entries) == 1
         else say(view, "first {count} entries of each token's output", count=len(entries))
     )
-    return stack((ledger(columns, lines, [], view, title=title, note=note), remark(more, view)))
+    return stack(ledger(columns, lines, [], view, title=title, note=note), remark(more, view))
 
 
 def order_rows(document: OrderTopic) -> Iterable[list[object]]:
@@ -559,9 +559,9 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     rows_note = say(view, "{count} of {total} rows used", count=example.rows, total=len(texts))
     return (
         heading(document.name, document.says, view),
-        stack(parts),
+        stack(*parts),
         example_matrix,
-        stack((body, remark(rows_note, view))),
+        stack(body, remark(rows_note, view)),
         metric_answer(document, view),
     )
 
@@ -597,4 +597,4 @@ def metrics_screen(meanings: Mapping[str, str], view: View) -> Lines:
         "{count} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
         count=count,
     )
-    return stack_spaced((table(["metric", message("a high value means")], rows, view), sentences([more], view)))
+    return stack_spaced(table(["metric", message("a high value means")], rows, view), sentences([more], view))

@@ -88,7 +88,7 @@ def _heads(document: FindDocument, view: View) -> Lines:
         if heads and all(head.rank is None for head in heads)
         else ""
     )
-    return stack((body, *(remark(note, view) for note in (more, narrow, hidden))))
+    return stack(body, *(remark(note, view) for note in (more, narrow, hidden)))
 
 
 def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
@@ -139,7 +139,7 @@ def _token_name(document: FindDocument, index: int, view: View) -> str:
 
 
 def _answer(document: FindDocument, view: View) -> Lines:
-    return stack((find_answer(document, view), sentences(cut_link_sentences(document, view), view)))
+    return stack(find_answer(document, view), sentences(cut_link_sentences(document, view), view))
 
 
 def find_sentences(document: FindDocument, view: View) -> list[str]:

@@ -26,9 +26,9 @@ BAR = 20
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
     """The whole screen: the text with its continuation, a row per new token, and the heads' mean lookback."""
     if view.brief:
-        return fit_to_view(stack_spaced((_continuation(document, view), *_answer(document, view))), view)
+        return fit_to_view(stack_spaced(_continuation(document, view), *_answer(document, view)), view)
     blocks = (part.draw(document, view) for part in parts_shown(GENERATE_PARTS, document, view))
-    return fit_to_view(stack_spaced((*blocks, *_answer(document, view))), view)
+    return fit_to_view(stack_spaced(*blocks, *_answer(document, view)), view)
 
 
 def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
@@ -59,7 +59,7 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
     if document.ended:
         sampling_note = message("{choice}; ended by itself", choice=sampling_note)
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
-    return stack((heading("continuation", "", view), remark(text, view, style="bold"), remark(sampling_note, view)))
+    return stack(heading("continuation", "", view), remark(text, view, style="bold"), remark(sampling_note, view))
 
 
 def _tinted_text(document: GenerateDocument, view: View) -> Lines:
@@ -170,7 +170,7 @@ def _answer(document: GenerateDocument, view: View) -> list[Lines]:
     """What ends the screen, unless parts are named."""
     if view.show is not None:
         return []
-    return [stack((_tinted_text(document, view), sentences(generate_sentences(document, view), view)))]
+    return [stack(_tinted_text(document, view), sentences(generate_sentences(document, view), view))]
 
 
 GENERATE_PARTS: Parts[GenerateDocument] = (

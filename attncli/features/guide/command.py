@@ -170,8 +170,6 @@ def contents(titles: Mapping[str, str], view: View) -> Lines:
 
     rows = [[name, title] for name, title in titles.items()]
     return stack(
-        (
-            table(["", ""], rows, view, title="the guide"),
-            remark("attn guide PAGE shows a page; --markdown prints it as it is written.", view),
-        )
+        table(["", ""], rows, view, title="the guide"),
+        remark("attn guide PAGE shows a page; --markdown prints it as it is written.", view),
     )

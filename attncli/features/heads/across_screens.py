@@ -47,10 +47,8 @@ def _rollout(part: Rollout, texts: Sequence[str], view: View) -> Lines:
     note = message("how much of each input token (column) reaches each position (row); residual counted half")
     even = message("the same of uniform attention: what depth and mask alone give")
     return stack(
-        (
-            matrix(part.weights, texts, texts, view, title="rollout", note=note),
-            matrix(part.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
-        )
+        matrix(part.weights, texts, texts, view, title="rollout", note=note),
+        matrix(part.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
     )
 
 
@@ -65,7 +63,7 @@ def _similarity(part: Similarity, view: View) -> Lines:
     note = message("√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together")
     title = heading("heads by similarity", note, view)
     if not part.tree:
-        return stack((title, remark("(one head)", view)))
+        return stack(title, remark("(one head)", view))
     side = max(map(len, names))
     room = max(min(view.width - side - 8, 60), 8)
     heights = _joins(part, len(names))
@@ -87,7 +85,7 @@ def _similarity(part: Similarity, view: View) -> Lines:
     note_below = message(
         "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
     )
-    block = stack((title, Lines(tuple(lines)), remark(note_below, view)))
+    block = stack(title, Lines(tuple(lines)), remark(note_below, view))
     return block if view.color else strip_styles(block)
 
 
@@ -148,7 +146,7 @@ def _circuits(part: Circuits, view: View) -> Lines:
         )  # fmt: skip
     if part.likeness:
         blocks.append(_likeness(part, view))
-    return stack(blocks)
+    return stack(*blocks)
 
 
 SPACE_NAMES = {

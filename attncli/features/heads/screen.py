@@ -63,7 +63,7 @@ def directions_part(document: HeadsDocument, view: View) -> Lines:
             ]  # fmt: skip
             note = message("singular directions by the nearest tokens; a direction has no sign: + and − go together")
             blocks.append(table(titles, rows, view, align=["right", "right", "left", "left"], title=title, note=note))
-    return stack_spaced(blocks)
+    return stack_spaced(*blocks)
 
 
 def _end(tokens: Sequence[DirectionToken], view: View) -> str:
@@ -95,7 +95,7 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
             "maps of {heads} heads are left out; --layer L chooses, --show maps shows them", heads=len(document.heads)
         )
         blocks.insert(-1, remark(note, view))
-    return fit_to_view(stack_spaced(blocks), view)
+    return fit_to_view(stack_spaced(*blocks), view)
 
 
 def _has_few_heads(document: HeadsDocument, view: View) -> bool:
@@ -116,7 +116,7 @@ def _absent(part: str, view: View) -> Lines:
         if part in ACROSS
         else message("attn heads without --show adds it"),
     )
-    return stack((heading(part, "", view), remark(message("not in this document: {way}", way=way), view)))
+    return stack(heading(part, "", view), remark(message("not in this document: {way}", way=way), view))
 
 
 def _average(document: HeadsDocument, view: View) -> Lines:
@@ -139,17 +139,19 @@ def _weights(document: HeadsDocument, view: View) -> Lines:
     # cells of a pooled map have no names: the maps show them
     head_weights = ((head, head.weights) for head in document.heads if head.pool is UNSET)
     return stack_spaced(
-        matrix(
-            weights,
-            texts,
-            key_names(texts, weights),
-            view,
-            limits=(0.0, 1.0),
-            title=message("weights of {head}", head=_name(head)),
-            note="rows: queries, columns: keys",
+        *(
+            matrix(
+                weights,
+                texts,
+                key_names(texts, weights),
+                view,
+                limits=(0.0, 1.0),
+                title=message("weights of {head}", head=_name(head)),
+                note="rows: queries, columns: keys",
+            )
+            for head, weights in head_weights
+            if weights is not UNSET
         )
-        for head, weights in head_weights
-        if weights is not UNSET
     )
 
 
@@ -193,7 +195,7 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     names = [token.text for token in document.tokens]
     most = max(Counter(head.layer for head, _ in heads_shown).values()) if several else None
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
-    return stack((title, picture, remark(more, view), remark(_average_note(document) if len(maps) > 1 else "", view)))
+    return stack(title, picture, remark(more, view), remark(_average_note(document) if len(maps) > 1 else "", view))
 
 
 def _average_note(document: HeadsDocument) -> str:
@@ -270,12 +272,10 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
     )
     return stack(
-        (
-            bodies[0],
-            remark(uniform_note, view),
-            remark(listing(_settings(document), "; "), view),
-            *(stack((BLANK, body)) for body in bodies[1:]),
-        )
+        bodies[0],
+        remark(uniform_note, view),
+        remark(listing(_settings(document), "; "), view),
+        *(stack(BLANK, body) for body in bodies[1:]),
     )
 
 
@@ -323,7 +323,7 @@ def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
     if not moved_heads:
         return Lines()
     note = message("share of what is moved, ‖A·v·W_O‖, in place of weight")
-    return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view)))
+    return stack(heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view))
 
 
 def _layers_part(document: HeadsDocument, view: View) -> Lines:
@@ -469,7 +469,7 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
         else "",
         view,
     )
-    return stack((tinted_sentence, tint, sentences(heads_sentences(document, view), view)))
+    return stack(tinted_sentence, tint, sentences(heads_sentences(document, view), view))
 
 
 def heads_sentences(document: HeadsDocument, view: View) -> list[str]:

@@ -209,13 +209,13 @@ class Training:
         chance = Series(message("chance"), tuple((x, task.chance) for x in (1.0, float(steps))))
         title = heading(message("learning {task}", task=task.name), progress, view)
         blocks = [
-            stack((title, remark(self._scores(last), view))),
+            stack(title, remark(self._scores(last), view)),
             curves([Series(message("loss"), points), chance], view, height=plot),
             maps,
         ]
-        picture = clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+        picture = clip_lines(stack_spaced(*blocks), view.width, ascii=view.ascii)
         keys = message("q stops and keeps what there is")
-        return stack((Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view)))
+        return stack(Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view))
 
     def _scores(self, last: Moment) -> str:
         """Of each score the head that has most now."""
@@ -242,18 +242,16 @@ class Training:
         tall = max(lines // -(-len(places) // in_a_row) - 2, LEAST_PLOT)
         blocks = [
             stack(
-                (
-                    line((f"L{layer}H{head}{self._mark(layer, head)}", "bold")),
-                    heatmap(
-                        last.weights[layer, head],
-                        view,
-                        max_width=wide,
-                        max_height=tall,
-                        low=0.0,
-                        high=1.0,
-                        say_pooled=False,
-                    ),
-                )
+                line((f"L{layer}H{head}{self._mark(layer, head)}", "bold")),
+                heatmap(
+                    last.weights[layer, head],
+                    view,
+                    max_width=wide,
+                    max_height=tall,
+                    low=0.0,
+                    high=1.0,
+                    say_pooled=False,
+                ),
             )
             for layer, head in places
         ]

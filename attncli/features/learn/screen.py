@@ -62,7 +62,7 @@ def _header(document: LearnDocument, view: View) -> Lines:
     notes = [facts, message("one of the texts: {text}", text=quote_text(document.example.text, view))]
     if document.task in task_names() and task_class(document.task).thrift:
         notes.append(message("each step also shortens what every head writes, so that one does what several would"))
-    return stack((heading(title, "", view), *(remark(note, view) for note in notes)))
+    return stack(heading(title, "", view), *(remark(note, view) for note in notes))
 
 
 def _curve(document: LearnDocument, view: View) -> Lines:
@@ -74,7 +74,7 @@ def _curve(document: LearnDocument, view: View) -> Lines:
     series = [Series(localize(message("loss"), view), points)]
     series += [Series(localize(name, view), tuple((x, loss) for x in ends)) for name, loss in flat]
     title = heading(message("loss by step"), curve_note(document), view)
-    return stack((title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view))))
+    return stack(title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view)))
 
 
 def _steps(document: LearnDocument, view: View) -> Lines:
@@ -117,7 +117,7 @@ def _maps(document: LearnDocument, view: View) -> Lines:
         ]
     title = heading(message("maps after step {step:,}", step=last.step), message("rows: queries, columns: keys"), view)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads)
-    return stack((*blocks, title, picture))
+    return stack(*blocks, title, picture)
 
 
 def _remarks(document: LearnDocument, layer: int, head: int, view: View) -> tuple[str, ...]:
@@ -394,12 +394,12 @@ def tasks_screen(document: TasksDocument, view: View) -> Lines:
     ]
     if view.width < ROOMY:
         blocks = [
-            stack((heading(_verbatim(row[0]), "", view), remark(row[1], view, style=""), remark(row[2], view)))
+            stack(heading(_verbatim(row[0]), "", view), remark(row[1], view, style=""), remark(row[2], view))
             for row in rows
         ]
-        return stack_spaced([*blocks, remark(message("attn learn TASK trains a small model on it."), view)])
+        return stack_spaced(*blocks, remark(message("attn learn TASK trains a small model on it."), view))
     return stack_spaced(
-        [table(columns, rows, view), remark(message("attn learn TASK trains a small model on it."), view)]
+        table(columns, rows, view), remark(message("attn learn TASK trains a small model on it."), view)
     )
 
 

@@ -107,26 +107,20 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         name = title + say(view, ": ") + part.spec if title else part.spec
         blocks.append(
             stack(
-                (
-                    heading(name, "", view),
-                    meaning,
-                    _facts(part, view),
-                    picture,
-                    remark(pooled if block > 1 else "", view),
-                )
+                heading(name, "", view), meaning, _facts(part, view), picture, remark(pooled if block > 1 else "", view)
             )
         )
-    return stack_spaced(blocks)
+    return stack_spaced(*blocks)
 
 
 def _several(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     meanings = [
-        stack((heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "."), view, style="")))
+        stack(heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "."), view, style=""))
         for part in parts
     ]
     maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
-    return stack_spaced((stack(meanings), side_by_side(maps, view, shared_scale=False, scale="linear")))
+    return stack_spaced(stack(*meanings), side_by_side(maps, view, shared_scale=False, scale="linear"))
 
 
 def _gallery(document: MaskDocument, view: View) -> Lines:
@@ -135,23 +129,18 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
     maps = [Map(part.spec, _shares(part)) for part in parts]
     meanings = [
         stack(
-            (
-                heading(part.form or part.spec, "", view),
-                remark("  " + _example(part, view) + _meaning(part, view), view),
-            )
+            heading(part.form or part.spec, "", view), remark("  " + _example(part, view) + _meaning(part, view), view)
         )
         for part in parts
     ]
     return stack_spaced(
-        (
-            side_by_side(maps, view, shared_scale=False, scale="linear"),
-            stack(meanings),
-            remark(
-                "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as "
-                "window:2,2|global:0. Files: .npy .npz .json .csv, 0 or false = hidden.",
-                view,
-            ),
-        )
+        side_by_side(maps, view, shared_scale=False, scale="linear"),
+        stack(*meanings),
+        remark(
+            "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as "
+            "window:2,2|global:0. Files: .npy .npz .json .csv, 0 or false = hidden.",
+            view,
+        ),
     )
 
 
@@ -214,8 +203,8 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     if bias.weights_before is not None and bias.weights_after is not None:
         maps = [Map("weights, no mask", bias.weights_before), Map("weights, masked", bias.weights_after)]
         alone = remark("What bias and mask do alone: the weights where all queries and keys are alike.", view)
-        blocks.append(stack((alone, side_by_side(maps, view))))
-    return stack_spaced(blocks)
+        blocks.append(stack(alone, side_by_side(maps, view)))
+    return stack_spaced(*blocks)
 
 
 def _layers(document: MaskDocument, view: View) -> Lines:

@@ -104,9 +104,9 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         align=["left", "left", "left", "right", "left"],
         title=title,
     )
-    where = stack(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
-    hub = stack((cache_table, where)) if rows_cached else stack((heading(title, "", view), where))
-    return fit_to_view(stack_spaced((stack((families, proof)), foreign, formats, aliases, hub, answer)), view)
+    where = stack(*(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width)))
+    hub = stack(cache_table, where) if rows_cached else stack(heading(title, "", view), where)
+    return fit_to_view(stack_spaced(stack(families, proof), foreign, formats, aliases, hub, answer), view)
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
@@ -140,19 +140,17 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
     """One row per layer with its largest differences, then both verdicts."""
     wide, single = document.float64, document.float32
     top = stack(
-        (
-            line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-            fact(
-                "compared",
-                [
-                    message("transformers, eager"),
-                    message("attn on {backend}", backend=document.backend),
-                    count_phrase(document.tokens, "token"),
-                ],
-                view,
-            ),
-            fact("text", [safe(document.text, ascii=view.ascii)], view),
-        )
+        line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
+        fact(
+            "compared",
+            [
+                message("transformers, eager"),
+                message("attn on {backend}", backend=document.backend),
+                count_phrase(document.tokens, "token"),
+            ],
+            view,
+        ),
+        fact("text", [safe(document.text, ascii=view.ascii)], view),
     )
     rows = [[say(view, SIDES[layer.side]), str(layer.layer), *_numbers(layer)] for layer in document.layers]
     names = say_each(
@@ -171,9 +169,9 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
         _single(single, view),
     ]
     end = stack(
-        (line((verdict, "bold green" if document.passed else "bold red")), *(remark(note, view) for note in notes))
+        line((verdict, "bold green" if document.passed else "bold red")), *(remark(note, view) for note in notes)
     )
-    return fit_to_view(end if view.brief else stack_spaced((top, body, end)), view)
+    return fit_to_view(end if view.brief else stack_spaced(top, body, end), view)
 
 
 def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
@@ -261,11 +259,11 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         *(warning(warning_text, view) for warning_text in document.warnings),
     ]
     sides = [("", spec)] if document.decoder is None else [("encoder", spec), ("decoder", document.decoder)]
-    blocks = [stack(top), *(_side(name, side, view) for name, side in sides)]
+    blocks = [stack(*top), *(_side(name, side, view) for name, side in sides)]
     if document.estimate is not None:
         blocks.append(_estimate(document.estimate, view))
     blocks.append(model_answer(document, view))
-    return fit_to_view(stack_spaced(blocks), view)
+    return fit_to_view(stack_spaced(*blocks), view)
 
 
 def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
@@ -313,7 +311,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
         *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
     ]
-    return stack(rows)
+    return stack(*rows)
 
 
 def _head(head: HeadPart) -> list[str]:
@@ -350,7 +348,7 @@ def _group(group: LayerGroup, view: View) -> Lines:
     if group.factors:
         factors = [f"{role} × {brief(factor)}" for role, factor in group.factors.items()]
         rows.append(fact("as read", [spell(factor, ascii=view.ascii) for factor in factors], view))
-    return stack((*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
+    return stack(*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view))
 
 
 def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
@@ -575,14 +573,12 @@ def _estimate(estimate: EstimatePart, view: View) -> Lines:
     )
     peak = message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory))
     return stack(
-        (
-            heading(title, "", view),
-            fact("reads", [size_words(estimate.bytes_read)], view),
-            fact("computes", [message("{multiply_adds:,} multiply-adds", multiply_adds=estimate.multiply_adds)], view),
-            fact("memory", [peak, *parts], view),
-            fact("takes", [message("roughly {seconds:.1f} s", seconds=estimate.seconds)], view),
-            remark(estimate.rule, view),
-        )
+        heading(title, "", view),
+        fact("reads", [size_words(estimate.bytes_read)], view),
+        fact("computes", [message("{multiply_adds:,} multiply-adds", multiply_adds=estimate.multiply_adds)], view),
+        fact("memory", [peak, *parts], view),
+        fact("takes", [message("roughly {seconds:.1f} s", seconds=estimate.seconds)], view),
+        remark(estimate.rule, view),
     )
 
 

@@ -73,7 +73,7 @@ def _heads(document: RetrievalDocument, view: View) -> Lines:
             "from elsewhere"
         ),
     )
-    return stack((body, remark(more, view)))
+    return stack(body, remark(more, view))
 
 
 def _width(columns: dict[str, list[str]]) -> int:

@@ -116,7 +116,7 @@ def links_part(document: RunDocument, view: View) -> Lines:
     link_lines = links(
         document.links, texts, replace(view, top=row_count), place=place, title="strongest links", note=note
     )
-    return stack((link_lines, remark(left_out_note(document), view)))
+    return stack(link_lines, remark(left_out_note(document), view))
 
 
 def several_layers(document: RunDocument) -> bool:
@@ -172,13 +172,13 @@ def _overview(document: RunDocument, view: View) -> Lines:
     if not document.overview:
         return remark("no overview in this document", view)
     said_below = view.show is None or "links" in view.show
-    return stack((overview_part(document, view), remark("" if said_below else left_out_note(document), view)))
+    return stack(overview_part(document, view), remark("" if said_below else left_out_note(document), view))
 
 
 def _answer(document: RunDocument, view: View) -> Lines:
     if document.region_shares is not UNSET:
         return regions_answer(document, view)
-    return stack((run_answer(document, view), run_hint(document, view)))
+    return stack(run_answer(document, view), run_hint(document, view))
 
 
 def _average(document: RunDocument, view: View) -> Lines:
@@ -245,7 +245,7 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     names = [texts[index] for index in document.queries] if document.queries else texts
     heads = max(sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
-    return stack((heading("maps of the weights", note, view), picture, remark(more, view)))
+    return stack(heading("maps of the weights", note, view), picture, remark(more, view))
 
 
 def tables_part(part: str, document: RunDocument, view: View) -> Lines:
@@ -263,10 +263,8 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
         shown_layers = {layer for layer, _ in heads_shown}
         blocks += [_layer_output(layer, document, view) for layer in document.layers if layer.layer in shown_layers]
     return stack(
-        (
-            stack_spaced(blocks),
-            *(_below_weights(document, len(heads), len(heads_shown), view) if part == "weights" else ()),
-        )
+        stack_spaced(*blocks),
+        *(_below_weights(document, len(heads), len(heads_shown), view) if part == "weights" else ()),
     )
 
 
@@ -293,7 +291,7 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
         "what each value counts in what leaves the recurrence, O = A·V, before norm and gate: no softmax, so a weight "
         "may be negative, and a row's sum is anything"
     )
-    return stack((stack_spaced(tables), remark(meaning, view), remark(more_heads(len(heads) - len(heads_shown)), view)))
+    return stack(stack_spaced(*tables), remark(meaning, view), remark(more_heads(len(heads) - len(heads_shown)), view))
 
 
 def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:

@@ -51,7 +51,7 @@ def _header(document: SeriesDocument, view: View) -> Lines:
     )
     text_words = words(document.text, document.tokens, [0.0] * len(document.tokens), frozenset())
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
-    return stack((heading(title, facts, view), *warnings, sentence(text_words, view)))
+    return stack(heading(title, facts, view), *warnings, sentence(text_words, view))
 
 
 def _best(row: SeriesCheckpoint, metric: str) -> str:
@@ -104,7 +104,7 @@ def _curve(document: SeriesDocument, view: View) -> Lines:
         return Lines()
     title = message("scores by step") if has_steps(document) else message("scores by checkpoint, in their order")
     picture = curves(series, view, height=PLOT_LINES, x_name=localize(_axis(document), view))
-    return stack((heading(title, message("both axes logarithmic"), view), picture))
+    return stack(heading(title, message("both axes logarithmic"), view), picture)
 
 
 def _changes(document: SeriesDocument, view: View) -> Lines:
@@ -131,7 +131,7 @@ def _changes(document: SeriesDocument, view: View) -> Lines:
     more = len(document.changes) - len(shown)
     note = plural("{count} more change; --full shows all", "{count} more changes; --full shows all", count=more)
     body = table(columns, rows, view, title=message("labels that change"))
-    return stack((body, remark(note if more else "", view)))
+    return stack(body, remark(note if more else "", view))
 
 
 def series_answer(document: SeriesDocument, view: View) -> Lines:

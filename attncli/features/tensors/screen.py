@@ -76,7 +76,7 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
         if part == "weights" and len(heads_shown) > len(tables)
         else ""
     )
-    return stack((stack_spaced(tables), remark(more, view)))
+    return stack(stack_spaced(*tables), remark(more, view))
 
 
 def _is_long(document: TensorsDocument) -> bool:
@@ -132,12 +132,10 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     name = message("captured tensors {name}", name=safe(document.file, ascii=view.ascii))
     title = cut(localize(name, view), view.width, ascii=view.ascii)
     return stack(
-        (
-            line((title, "bold")),
-            facts(run_facts, view),
-            facts(sizes, view, style=FAINT),
-            *(warning(warning_text, view) for warning_text in document.warnings),
-        )
+        line((title, "bold")),
+        facts(run_facts, view),
+        facts(sizes, view, style=FAINT),
+        *(warning(warning_text, view) for warning_text in document.warnings),
     )
 
 

@@ -51,9 +51,9 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
         if len(tokens_shown) < len(document.tokens)
         else ""
     )
-    notes = stack(warning(warning_text, view) for warning_text in document.warnings)
-    token_lines = stack((body, remark(more, view)))
-    return fit_to_view(stack_spaced((line((text, "bold")), token_lines, notes, tokens_answer(document, view))), view)
+    notes = stack(*(warning(warning_text, view) for warning_text in document.warnings))
+    token_lines = stack(body, remark(more, view))
+    return fit_to_view(stack_spaced(line((text, "bold")), token_lines, notes, tokens_answer(document, view)), view)
 
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:

@@ -29,17 +29,13 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
         return fit_to_view(weights_answer(document, view), view)
     title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
     top = stack(
-        (
-            line((title, "bold")),
-            fact(
-                "layout", [safe(document.layout or message("not an attention that attn knows"), ascii=view.ascii)], view
-            ),
-            *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
-            *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
-            *([fact("digest", [document.digest], view)] if document.digest else []),
-            *([fact("metadata", _metadata(document.metadata, view), view, is_ours=False)] if document.metadata else []),
-            *(warning(warning_text, view) for warning_text in document.warnings),
-        )
+        line((title, "bold")),
+        fact("layout", [safe(document.layout or message("not an attention that attn knows"), ascii=view.ascii)], view),
+        *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
+        *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
+        *([fact("digest", [document.digest], view)] if document.digest else []),
+        *([fact("metadata", _metadata(document.metadata, view), view, is_ours=False)] if document.metadata else []),
+        *(warning(warning_text, view) for warning_text in document.warnings),
     )
     tensors = document.tensors
     tensors_shown = tensors if view.full else tensors[:TENSORS]
@@ -48,8 +44,8 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
     if len(tensors_shown) < len(tensors):
         more = message("{tensors:,} more (--plain, --json)", tensors=len(tensors) - len(tensors_shown))
-        body = stack((body, remark(more, view)))
-    return fit_to_view(stack_spaced((top, body, weights_answer(document, view))), view)
+        body = stack(body, remark(more, view))
+    return fit_to_view(stack_spaced(top, body, weights_answer(document, view)), view)
 
 
 def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:

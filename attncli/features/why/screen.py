@@ -91,7 +91,7 @@ def _grid(document: WhyDocument, view: View) -> Lines:
     query, key = _of_words(document, view)
     asks = grids(heads, view, say(view, "what earlier heads of {query} add to the advantage", query=query), signed=True)
     title = say(view, "what the encoder's heads of {key} add to the advantage", key=key)
-    return stack_spaced([asks, grids({"self": heads.get("encoder", [])}, view, title, signed=True)])
+    return stack_spaced(asks, grids({"self": heads.get("encoder", [])}, view, title, signed=True))
 
 
 def _digits(document: WhyDocument, view: View) -> int:
@@ -119,7 +119,7 @@ def _key_side(document: WhyDocument, view: View) -> Lines:
 
 def why_sides(document: WhyDocument, view: View) -> Lines:
     """Both sides ranked, or the entries of q and k."""
-    return stack_spaced([_query_side(document, view), _key_side(document, view), _dimensions(document, view)])
+    return stack_spaced(_query_side(document, view), _key_side(document, view), _dimensions(document, view))
 
 
 def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
@@ -297,7 +297,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     if any(share >= LEAST for share in shares):
         blocks.append(remark("tint: how far above what its row expects the score of each word is", view))
     matters = say(view, "Does it matter?  {command}", command=_next_command(document, view))
-    return stack((*blocks, sentences([*why_sentences(document, view), matters], view)))
+    return stack(*blocks, sentences([*why_sentences(document, view), matters], view))
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
