@@ -312,15 +312,13 @@ def test_files_are_no_longer_than_a_concept():
 
 STANDARD_FILES = {"__init__.py", "command.py", "compute.py", "document.py", "screen.py"}
 """Files that a feature or a folder may have, whatever it is about."""
-SAME_CLASSES = {"HeadPart"}
-"""A head's numbers in a lesson, and the output head of a model: both are titles in published schemas."""
 
 
 def test_a_name_stands_once_in_the_house():
     files = Counter(path.name for path in SOURCES)
     assert {name for name, times in files.items() if times > 1} == STANDARD_FILES
     classes = Counter(node.name for path in SOURCES for node in tree(path).body if isinstance(node, ast.ClassDef))
-    assert {name for name, times in classes.items() if times > 1} == SAME_CLASSES
+    assert {name for name, times in classes.items() if times > 1} == set()
 
 
 def test_files_are_named_for_a_noun():

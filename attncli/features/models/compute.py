@@ -400,7 +400,7 @@ class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_onl
     norm: NormPart | None
 
 
-class HeadPart(Part, tag_field="kind", tag="head", frozen=True, kw_only=True):
+class OutputHeadPart(Part, tag_field="kind", tag="head", frozen=True, kw_only=True):
     """How the last vectors become logits."""
 
     tied: Annotated[bool, describe("Whether the token table is the matrix.")]
@@ -408,6 +408,10 @@ class HeadPart(Part, tag_field="kind", tag="head", frozen=True, kw_only=True):
     softcap: float | None
     projection: bool
     offsets: bool
+
+
+# the title that it has in the published schema of a model; in that of a lesson it is another part's
+OutputHeadPart.__name__ = "HeadPart"
 
 
 # `attn.model/1`: what one checkpoint does.
@@ -471,7 +475,7 @@ class ModelSide(Part, frozen=True, kw_only=True):
     embedding: EmbeddingPart
     groups: Annotated[list[LayerGroup], describe("Layers that do the same stand together.")]
     final_norm: NormPart | None
-    head: HeadPart | None
+    head: OutputHeadPart | None
 
 
 class EstimatePart(Part, frozen=True, kw_only=True):
@@ -660,7 +664,7 @@ def side_of(spec: Spec) -> ModelSide:
         embedding=convert(_plain(spec.embedding), EmbeddingPart),
         groups=[_group(layers, block) for layers, block in groups(spec.blocks)],
         final_norm=None if spec.final_norm is None else convert(_plain(spec.final_norm), NormPart),
-        head=None if spec.head is None else convert(_plain(spec.head), HeadPart),
+        head=None if spec.head is None else convert(_plain(spec.head), OutputHeadPart),
     )
 
 

@@ -26,7 +26,6 @@ from attncli.features.models.compute import (
     ExpertsPart,
     FirstBlockAgainPart,
     Float32Distance,
-    HeadPart,
     KimiDeltaPart,
     LatentPart,
     LayerDifference,
@@ -38,6 +37,7 @@ from attncli.features.models.compute import (
     ModelsDocument,
     ModelSide,
     NormPart,
+    OutputHeadPart,
     PositionPart,
     QkNormPart,
     RelativeSinesPart,
@@ -314,7 +314,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     return stack(*rows)
 
 
-def _head(head: HeadPart) -> list[str]:
+def _head(head: OutputHeadPart) -> list[str]:
     return [
         message("tied to the token table" if head.tied else "own output head"),
         message("logits times {scale}", scale=brief(head.scale)) if head.scale != 1 else "",

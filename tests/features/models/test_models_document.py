@@ -35,7 +35,7 @@ PAIRS = {
     told.RoutingPart: spec.Routing("sigmoid", 2.5, 4, 2, 2, corrected=True),
     told.ExpertsPart: spec.Experts(5, 2, 41, "silu", renormalise=True, shared=spec.Mlp(3, "gelu")),
     told.EmbeddingPart: spec.Embedding(14, "sum", 2.0, "learned", 2, 1, 2, NORM),
-    told.HeadPart: spec.Head(tied=True, scale=0.5, softcap=30.0),
+    told.OutputHeadPart: spec.Head(tied=True, scale=0.5, softcap=30.0),
 }
 
 
@@ -63,7 +63,9 @@ def models() -> list[spec.Spec]:
         mlp = (None, PAIRS[told.MlpPart], PAIRS[told.ExpertsPart])[number % 3]
         attention = spec.Attention(3, 3, 8, 8, 0.5, position=position, qk_norm=PAIRS[told.QkNormPart])
         block = spec.Block(attention, mlp, {"attn.in": NORM, "mlp.sum": NORM})
-        found.append(spec.Spec("x", 24, 50, (block, block), PAIRS[told.EmbeddingPart], NORM, head=PAIRS[told.HeadPart]))
+        found.append(
+            spec.Spec("x", 24, 50, (block, block), PAIRS[told.EmbeddingPart], NORM, head=PAIRS[told.OutputHeadPart])
+        )
     return found
 
 
