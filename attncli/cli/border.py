@@ -34,6 +34,7 @@ def run_guarded(
     """Run a command and turn every way it can end into an exit code.
 
     signal_handler: a block in which signals are raised; without one, the process's own stay as they are.
+    Raises KeyboardInterrupt once more where a library kept a signal's for itself.
     """
     from attncli.inputs.files import together
 

@@ -309,6 +309,7 @@ def model(
     """The model that the options describe: a checkpoint, a weight file, or seeded weights.
 
     heads: how many heads seeded weights have where `--num-heads` does not say.
+    Raises UsageError for options that contradict each other, and whatever loading a model raises.
     """
     name = model_name(environment, options, attention, tokenizer)
     if name is None and (needless := environment.options_about(options, About.CHECKPOINT)):
@@ -357,7 +358,10 @@ def model_name(
 
 
 def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:
-    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error."""
+    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error.
+
+    Raises UsageError for what is no whole number.
+    """
     text = options.seed or "0"
     if text == "random":
         from attncli.arrays.numpy_backend import draw_seed
@@ -501,7 +505,10 @@ def comma_parts(values: Sequence[str] | None) -> list[str]:
 def head_pairs(
     spec: Spec, words: Sequence[str], layers: Sequence[str] | None, *, option: str = "--head"
 ) -> list[tuple[int, int]]:
-    """Layer and head of each name, such as L5H11. option: what holds the names. Raises as `head_selection`."""
+    """Layer and head of each name, such as L5H11. option: what holds the names.
+
+    Raises UsageError beside `layers` and for names of no head, and as `head_selection`.
+    """
     from attncli.features.effects.places import heads_of
     from attncli.mechanism.spec import parse_head
 

@@ -158,7 +158,7 @@ class _Packed:
         )
 
     def groups(self, count: int, of: int, name: str) -> int:
-        """How many numbers share a scale."""
+        """How many numbers share a scale. Raises InputError where the rows cannot be divided so."""
         if not count or of % count:
             raise InputError(
                 "tensor {name} has {count} scales for rows of {length}",
@@ -203,7 +203,10 @@ class _Packed:
         return block
 
     def compressed(self, module: str, parts: Parts) -> None:
-        """compressed-tensors: whole bytes, or integers of few bits in words along the row."""
+        """compressed-tensors: whole bytes, or integers of few bits in words along the row.
+
+        Raises UnsupportedError for words of a type or size that the scheme does not have.
+        """
         if "weight_packed" not in parts:
             self.scaled(module, parts)
             return

@@ -61,7 +61,10 @@ class Sight(Struct, frozen=True, eq=False):
         return (j >= self.first[..., None]) & (j <= self.last[..., None])
 
     def spread(self) -> Floats:
-        """Uniform weights over what each row sees, [head or 1, row, low…]; 0 in empty rows."""
+        """Uniform weights over what each row sees, [head or 1, row, low…]; 0 in empty rows.
+
+        Raises ValueError without a visibility: rows without gaps have closed forms.
+        """
         if self.visibility is None:
             raise ValueError("sight without gaps has closed forms")
         return self.visibility / np.maximum(self.count, 1)[..., None]

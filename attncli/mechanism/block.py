@@ -124,6 +124,7 @@ def mix_heads(
 
     x: what enters it, [..., token, width]; memory: the vectors that it reads in place of those, None for none. prefix:
     "attn" or "cross".
+    Raises UnsupportedError for hash attention over rows, batches, kept keys or a link that is cut.
     """
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(backend, spec, weights, prefix, x, memory, context, layer)
@@ -237,6 +238,7 @@ def convolve(backend: Backend, spec: Convolution, weights: Weights, x: Array) ->
     """act(b + Σ_k W_k·x_{t + k − half}), the same shape as x [..., token, width]; zeros stand beyond the text.
 
     The roles are `conv.weight`, [out, in / groups, kernel], and `conv.bias`. Source: He et al., DeBERTa, 2021.
+    Raises KeyError where the checkpoint has no `conv.weight`.
     """
     matrix, bias = weights("conv.weight"), weights("conv.bias")
     if matrix is None:

@@ -360,7 +360,10 @@ def rotations_of(backend: Backend, rope: Rope, context: Context) -> tuple[Floats
 
 
 def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: str) -> PositionBias | None:
-    """The bias that the position encoding adds to the scores; None if it adds none."""
+    """The bias that the position encoding adds to the scores; None if it adds none.
+
+    Raises KeyError where a table is missing.
+    """
     match spec.position:
         case Alibi(factor=factor, coarse=True):
             return partial(_coarse_alibi, backend, alibi_slopes(spec.heads), factor)
@@ -463,7 +466,10 @@ class Places(Struct, frozen=True, eq=False):
 def project_all(
     backend: Backend, spec: Attention, position: Disentangled, weights: Role, prefix: str, x: Array
 ) -> tuple[Array, Array, Array, Places]:
-    """Queries, keys and values of x [..., token, width], and what the same or other projections make of positions."""
+    """Queries, keys and values of x [..., token, width], and what the same or other projections make of positions.
+
+    Raises KeyError where a table is missing.
+    """
     table = weights(f"{prefix}.relative.weight")
     if table is None:
         raise KeyError(f"{prefix}.relative.weight")
@@ -488,7 +494,10 @@ def project_all(
 def project_sines(
     backend: Backend, position: RelativeSines, weights: Role, prefix: str, x: Array
 ) -> tuple[Array, Array, Array, Places]:
-    """As `project_all` with a sinusoid for each distance from −n to n − 1, one bucket each."""
+    """As `project_all` with a sinusoid for each distance from −n to n − 1, one bucket each.
+
+    Raises KeyError where a bias is missing.
+    """
     q, k, v = (linear(backend, weights, f"{prefix}.{name}", x) for name in ("q", "k", "v"))
     table = backend.array(sines(position, x.shape[-2], x.shape[-1]))
     bias, relative_bias = weights(f"{prefix}.q.bias"), weights(f"{prefix}.relative_q.bias")

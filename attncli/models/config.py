@@ -190,7 +190,7 @@ class Config:
         return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str, default: int | None = None) -> int:
-        """A number of heads by which `width` is divisible."""
+        """A number of heads by which `width` is divisible. Raises InputError for any other number."""
         count = self.whole(*keys, default=default, most=2**16)
         if width % count:
             raise InputError(
@@ -354,8 +354,9 @@ def rope(
     where it says nothing; None for a family that rotates whole heads whatever the config says.
     scaled: whether `rope_scaling` is meant for these layers. original: the `original_max_position_embeddings` that the
     config means by silence. by_alpha: whether `alpha` stretches the base once and for all, whatever the length of the
-    text. beside: keys among the parameters that the family reads itself. Raises UnsupportedError for a type of scaling
-    that is not known, and for scaling of a share of heads in a family that rotates whole heads.
+    text. beside: keys among the parameters that the family reads itself. Raises InputError for a share of heads that
+    cannot be rotated, UnsupportedError for a type of scaling that is not known, and for scaling of a share of heads in
+    a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)

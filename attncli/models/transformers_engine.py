@@ -151,7 +151,10 @@ def has_table(hf_model: Any) -> bool:
 
 
 def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> ProbeResult:
-    """Run a few tokens, all the same, and describe what ran."""
+    """Run a few tokens, all the same, and describe what ran.
+
+    Raises UnsupportedError where attention does not go through transformers' interface, once a layer.
+    """
     calls: list[Call] = []
 
     def note(call: Call) -> Array:
@@ -519,7 +522,8 @@ def load_foreign(
 ) -> Model:
     """A model of any family that transformers knows and whose attention goes through its interface.
 
-    Raises as `transformers_model.build`, and UnsupportedError for attention of the library's own making.
+    Raises as `transformers_model.build`, InputError for missing tensors, and UnsupportedError for attention of the
+    library's own making.
     """
     backend = choose("torch", device=device, dtype=dtype)
     register()

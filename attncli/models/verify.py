@@ -73,7 +73,8 @@ def reference(
 def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any]:
     """transformers' own model of the checkpoint, ready to run; within, float64 is float64 throughout.
 
-    both: whether an encoder-decoder runs with its decoder. Raises as `reference`.
+    both: whether an encoder-decoder runs with its decoder. Raises InputError where transformers cannot load it, and as
+    `reference`.
     """
     torch, transformers = library.import_torch(), library.import_transformers()
     wide = dtype == "float64"

@@ -92,7 +92,8 @@ def find(
     """The files that names, folders and globs stand for, in order: as asked, and by name within a folder or glob.
 
     `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a folder or glob: `out`,
-    and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there.
+    and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there, UsageError
+    for a file named twice.
     """
     files: list[str] = []
     scans = _Scans(out)

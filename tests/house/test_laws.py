@@ -574,6 +574,33 @@ def test_what_is_public_has_a_docstring():
                 assert ast.get_docstring(node), f"{name_of(path)}:{node.lineno} {node.name} has no docstring"
 
 
+DELEGATES = re.compile(r"aises\s+as|rrors(?:\s+are\s+those\s+of|:\s+as)")
+"""A docstring that has the errors of another function, and perhaps more."""
+
+
+def own_raises(node):
+    """The names of the errors that a function raises itself, outside functions within it and blocks that catch them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Raise) and child.exc is not None:
+            error = child.exc.func if isinstance(child.exc, ast.Call) else child.exc
+            if isinstance(error, ast.Name) and error.id[0].isupper():
+                yield error.id
+        elif isinstance(child, ast.Try):
+            for block in (*child.handlers, *child.orelse, *child.finalbody):
+                yield from own_raises(block)
+        elif not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            yield from own_raises(child)
+
+
+def test_what_is_public_says_what_it_raises():
+    for path in SOURCES:
+        # the docstrings of commands are their help
+        for node in nodes(path) if path.name != "command.py" else ():
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and (text := ast.get_docstring(node)):
+                silent = {error for error in own_raises(node) if error not in text}
+                assert not silent or DELEGATES.search(text), f"{name_of(path)}:{node.lineno} {node.name} raises {silent}"
+
+
 def test_family_names_stay_in_the_families():
     families = {*MODEL_TYPES} - {"t5"}  # t5 also names a score bias
     assert "bert" in families

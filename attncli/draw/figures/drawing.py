@@ -332,7 +332,7 @@ def style_of(text: str) -> Style:
 
 
 def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
-    """The bytes of a file with this suffix. Raises UnsupportedError where what makes it is not installed."""
+    """The bytes of a file with this suffix. Raises UsageError for another suffix, UnsupportedError where what makes it is not installed."""
     match suffix.lower():
         case ".svg":
             return svg.encode()

@@ -339,6 +339,7 @@ def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Int
     over `js_rows` rows that see something on both sides; null without any. outside: mean weight on
     keys without a partner. kept: mean share of A's weight on keys that B sees too; null without scores.
     output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different widths.
+    Raises InputError where no pair of weights is known on both sides.
     """
     (layer_a, part_a), (layer_b, part_b) = a, b
     weights = [_matrix(part.weights) for part in (part_a, part_b)]

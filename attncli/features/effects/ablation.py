@@ -124,8 +124,9 @@ def remove(
 ) -> RemovalResult:
     """Take heads away, one at a time and together, and measure.
 
-    memory: bytes there may be, None for any amount. progress: the share done. Raises LimitError where not even one
-    branch fits, UnsupportedError for what this model cannot have taken away or measured.
+    memory: bytes there may be, None for any amount. progress: the share done. Raises InputError where no chosen head
+    has the link, LimitError where not even one branch fits, UnsupportedError for what this model cannot have taken away
+    or measured.
     """
     refuse_foreign(model)
     refuse_hashed(model)

@@ -323,7 +323,10 @@ def patch(
 
 def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
     """What stands for a head, worked out once for any number of texts; arguments as of `ablate`. Other texts run here,
-    one after the other."""
+    one after the other.
+
+    Raises UsageError for another `by`, and where reference texts are missing or of no use.
+    """
     refuse_foreign(model)
     if reference is None:
         texts: Iterable[str] | None = None

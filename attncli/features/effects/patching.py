@@ -70,7 +70,10 @@ class PatchRequest(Struct, frozen=True):
         into: Sequence[str] = (),
     ) -> PatchRequest:
         """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where
-        a target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
+        a target is measured, else for those of `measured_at`. target, versus: as for `target_id`.
+
+        Raises UsageError for `versus` without `target`.
+        """
         if versus is not None and target is None:
             raise UsageError("versus is taken from a target", expected="a target as well")
         last = len(clean) - 1

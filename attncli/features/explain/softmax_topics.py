@@ -127,6 +127,7 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
 
     Raises:
         UsageError: For a temperature that is not a positive number.
+        InputError: For a score that leaves the range of a float when it is divided.
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise UsageError("{option} is {value}", expected="a positive number", option="--temperature", value=temperature)

@@ -282,6 +282,7 @@ def heads_document(
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
     scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
     n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
+    Raises UsageError for an order by `massive`, which is a layer's.
     """
     needs_words = any(metric.needs == "words" for metric in request.measured)
     if request.sort is not None and column_metric(request.sort).name == MASSIVE:

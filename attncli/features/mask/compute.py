@@ -151,7 +151,10 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
 
 
 def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
-    """The bias that a model's layer adds to the scores of a head; None where its positions are not a bias."""
+    """The bias that a model's layer adds to the scores of a head; None where its positions are not a bias.
+
+    Raises InputError for a head that is not there.
+    """
     spec = model.spec.blocks[layer].attention
     bias_function = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
     if bias_function is None:

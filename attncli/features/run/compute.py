@@ -215,6 +215,7 @@ def run(
 
     Raises:
         InputError: For tokens, layers or heads that are not there.
+        UsageError: For regions beside what needs single tokens or whole matrices.
     """
     tokens = model.encode(text) if tokens is None else tokens
     named_tokens = list(merged_words(tokens, text).words) if words else tokens

@@ -97,7 +97,8 @@ def capture_attention(
     """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
 
     Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
-    used where the file has them and the options do not say otherwise. Raises InputError.
+    used where the file has them and the options do not say otherwise. Raises InputError for arrays that are missing or
+    do not go together, UsageError for a mask that depends on the vectors of one text, beside leading axes.
     """
     prefix = _prefix(tensors, where, layer)
     roles = [

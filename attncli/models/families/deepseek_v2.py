@@ -75,7 +75,10 @@ def experts(
     renormalise: bool,
     per_token: int | None = None,
 ) -> Experts:
-    """The experts of the config. count, shared_count, width, per_token: what it means by silence."""
+    """The experts of the config. count, shared_count, width, per_token: what it means by silence.
+
+    Raises InputError for more experts than the chosen groups have.
+    """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     inner = config.whole("moe_intermediate_size", default=width)
     total = config.whole("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)

@@ -38,7 +38,7 @@ FIXED = {
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a GPT-J."""
+    """The Spec of a GPT-J. Raises InputError for a `rotary_dim` that is odd or wider than a head."""
     width = config.whole("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads

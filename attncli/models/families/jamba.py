@@ -83,7 +83,10 @@ def _scan(config: Config) -> SelectiveScan:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files say by their tensors: which layers attend and which have experts, in even steps."""
+    """What GGUF files say by their tensors: which layers attend and which have experts, in even steps.
+
+    Raises UnsupportedError for uneven steps.
+    """
     keys: dict[str, object] = {"num_experts": metadata.own("expert_count") or 1}
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
         name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")

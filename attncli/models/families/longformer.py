@@ -46,7 +46,10 @@ def within(attention: Attention, reach: int) -> Attention:
 
 
 def reaches(config: Config, layers: int) -> list[int]:
-    """How far a token of each layer sees to either side: half of its window."""
+    """How far a token of each layer sees to either side: half of its window.
+
+    Raises InputError for windows that are odd or not one a layer.
+    """
     value = config.get("attention_window")
     windows = (
         [config.whole("attention_window", default=512, least=2)] * layers if not isinstance(value, list) else value
