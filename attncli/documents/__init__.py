@@ -398,10 +398,9 @@ class TokenRow(Part, frozen=True, kw_only=True):
     start: Annotated[Count | None, describe("First character in the text, from 0; null for a token that is not in it.")]
     end: Annotated[Count | None, describe("Character after the last.")]
     special: Annotated[bool, describe("Whether the tokenizer added it, such as [CLS].")]
-    unknown: (
-        Annotated[bool, describe("true where the model has no token of its own for it; absent for all others.")]
-        | UnsetType
-    ) = UNSET
+    unknown: Annotated[
+        bool | UnsetType, describe("true where the model has no token of its own for it; absent for all others.")
+    ] = UNSET
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
@@ -477,23 +476,17 @@ class ModelPart(Part, frozen=True, kw_only=True):
     d_k: Annotated[Size, describe("Width of a query and a key.")]
     d_v: Annotated[Size, describe("Width of a value.")]
     digest: Annotated[str | None, describe("sha256 of the weights; null where it was not computed.")]
-    quantization: (
-        Annotated[str, describe("The kinds of numbers that the weights are computed from; absent for plain floats.")]
-        | UnsetType
-    ) = UNSET
-    adapters: (
-        Annotated[
-            list[str], describe("Folders of adapters merged into the weights, with their weights; absent without.")
-        ]
-        | UnsetType
-    ) = UNSET
-    idle: (
-        Annotated[
-            dict[str, list[Count]],
-            describe("Layers without attention weights to show, by what they do instead; absent where all attend."),
-        ]
-        | UnsetType
-    ) = UNSET
+    quantization: Annotated[
+        str | UnsetType, describe("The kinds of numbers that the weights are computed from; absent for plain floats.")
+    ] = UNSET
+    adapters: Annotated[
+        list[str] | UnsetType,
+        describe("Folders of adapters merged into the weights, with their weights; absent without."),
+    ] = UNSET
+    idle: Annotated[
+        dict[str, list[Count]] | UnsetType,
+        describe("Layers without attention weights to show, by what they do instead; absent where all attend."),
+    ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights from a seed name it."""
@@ -512,23 +505,19 @@ class AttentionPart(Part, frozen=True, kw_only=True):
     scale: Annotated[float | None, describe("What q·k is multiplied by.")]
     softcap: float | None
     mask: str
-    mask_says: (
-        Annotated[str, describe("The mask in words: which keys a query sees, and what its numbers count.")] | UnsetType
-    ) = UNSET
+    mask_says: Annotated[
+        str | UnsetType, describe("The mask in words: which keys a query sees, and what its numbers count.")
+    ] = UNSET
     position: str
     backend: str
     dtype: Annotated[str, describe("The type of the numbers.")]
-    compute_dtype: (
-        Annotated[
-            str,
-            describe("A wider type that they were computed in before they were rounded; absent where there was none."),
-        ]
-        | UnsetType
-    ) = UNSET
-    hashing: (
-        Annotated[str, describe("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")]
-        | UnsetType
-    ) = UNSET
+    compute_dtype: Annotated[
+        str | UnsetType,
+        describe("A wider type that they were computed in before they were rounded; absent where there was none."),
+    ] = UNSET
+    hashing: Annotated[
+        str | UnsetType, describe("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")
+    ] = UNSET
 
 
 class ShapeRow(Part, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ class PlanPart(Part, frozen=True, kw_only=True):
     digest: Annotated[str, describe("sha256 of the plan.")]
     model: Annotated[str, describe("As it was asked for.")]
     model_digest: Annotated[str, describe("sha256 over the weights, their config and adapters.")]
-    adapters: Annotated[list[str], describe("Adapters merged into the weights.")] | UnsetType = UNSET
+    adapters: Annotated[list[str] | UnsetType, describe("Adapters merged into the weights.")] = UNSET
     layers: Size
     corpus: Annotated[list[str], describe("The files, in order; positions in them count from 0.")]
     seed: Count
@@ -59,11 +59,10 @@ class PlanPart(Part, frozen=True, kw_only=True):
     words: Annotated[bool, describe("Whether pieces were merged to words.")]
     find: list[str]
     effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
-    why: Annotated[list[str], describe("The heads whose strongest links were taken apart.")] | UnsetType = UNSET
-    sample_memory: (
-        Annotated[Count, describe("Bytes that samples and pairs of tokens take of a worker's memory, at most.")]
-        | UnsetType
-    ) = UNSET
+    why: Annotated[list[str] | UnsetType, describe("The heads whose strongest links were taken apart.")] = UNSET
+    sample_memory: Annotated[
+        Count | UnsetType, describe("Bytes that samples and pairs of tokens take of a worker's memory, at most.")
+    ] = UNSET
 
     def model_with_adapters(self, model: str) -> str:
         """The model under this name, and the folders of what is merged into it."""
@@ -84,13 +83,12 @@ class DonePart(Part, frozen=True, kw_only=True):
     texts: Annotated[Count, describe("Texts in the numbers.")]
     tokens: Count
     truncated: Annotated[Count, describe("Texts in the numbers that were cut to the model's length.")]
-    unknown_texts: (
-        Annotated[Count, describe("Texts in the numbers with words that the model does not know; absent for none.")]
-        | UnsetType
-    ) = UNSET
-    unknown_tokens: (
-        Annotated[Count, describe("Tokens in the numbers that the model does not know; absent for none.")] | UnsetType
-    ) = UNSET
+    unknown_texts: Annotated[
+        Count | UnsetType, describe("Texts in the numbers with words that the model does not know; absent for none.")
+    ] = UNSET
+    unknown_tokens: Annotated[
+        Count | UnsetType, describe("Tokens in the numbers that the model does not know; absent for none.")
+    ] = UNSET
     failed: list[FailedShard]
     skipped: Annotated[dict[str, Count], describe("Records that are not in the numbers, by reason.")]
 
@@ -284,16 +282,15 @@ class ScanHead(PlacedHead, frozen=True, kw_only=True):
     effect: ScanEffect | UnsetType = UNSET
     why: ScanWhy | UnsetType = UNSET
     top: list[ScanExample]
-    sample: (
-        Annotated[list[StratumExample], describe("Texts of each decile of each metric, then of all.")] | UnsetType
-    ) = UNSET
-    links: (
-        Annotated[list[FrequentLink], describe("The most frequent pairs of tokens that strongest links go between.")]
-        | UnsetType
-    ) = UNSET
-    alike: (
-        Annotated[AlikeHeads, describe("With `attn scan show --head --alike`, which runs the model.")] | UnsetType
-    ) = UNSET
+    sample: Annotated[
+        list[StratumExample] | UnsetType, describe("Texts of each decile of each metric, then of all.")
+    ] = UNSET
+    links: Annotated[
+        list[FrequentLink] | UnsetType, describe("The most frequent pairs of tokens that strongest links go between.")
+    ] = UNSET
+    alike: Annotated[
+        AlikeHeads | UnsetType, describe("With `attn scan show --head --alike`, which runs the model.")
+    ] = UNSET
 
 
 class ScanLayer(Part, frozen=True, kw_only=True):
@@ -312,12 +309,11 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     plan: PlanPart
     done: DonePart
     heads: list[ScanHead]
-    layers: Annotated[list[ScanLayer], describe("With the metric `massive`, which is a layer's.")] | UnsetType = UNSET
-    link_rows: (
-        Annotated[Count, describe("Query rows of each head whose strongest links are counted: those that see 2 keys.")]
-        | UnsetType
-    ) = UNSET
-    texts: Annotated[list[ScanText], describe("The texts of the heads' samples.")] | UnsetType = UNSET
+    layers: Annotated[list[ScanLayer] | UnsetType, describe("With the metric `massive`, which is a layer's.")] = UNSET
+    link_rows: Annotated[
+        Count | UnsetType, describe("Query rows of each head whose strongest links are counted: those that see 2 keys.")
+    ] = UNSET
+    texts: Annotated[list[ScanText] | UnsetType, describe("The texts of the heads' samples.")] = UNSET
     digest: Annotated[
         str | None,
         describe("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet."),

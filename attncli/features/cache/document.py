@@ -55,7 +55,7 @@ class CachePolicy(Part, frozen=True, kw_only=True):
     ]
     logprob: Annotated[float | None, describe("Log probability of the target then, in nats; null without a head.")]
     change: Annotated[float | None, describe("That less the log probability with every key.")]
-    regions: Annotated[list[RegionKept], axes("region")] | UnsetType = UNSET
+    regions: Annotated[list[RegionKept] | UnsetType, axes("region")] = UNSET
     heads: Annotated[list[HeadKept], describe("Every head, by layer and number.")]
 
 
@@ -66,13 +66,10 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
     """
 
     regions: Regions | UnsetType = UNSET
-    shares: (
-        Annotated[
-            list[float | None],
-            axes("region", meaning="What the last token gives each region with every key, the mean over heads."),
-        ]
-        | UnsetType
-    ) = UNSET
+    shares: Annotated[
+        list[float | None] | UnsetType,
+        axes("region", meaning="What the last token gives each region with every key, the mean over heads."),
+    ] = UNSET
     cached_layers: Annotated[list[Count], axes("layer", meaning="Layers that attend, each with a cache.")]
     target: Annotated[
         list[TargetToken], describe("The tokens that follow, whose log probability is summed; none without a head.")

@@ -67,15 +67,10 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     a: HeadPlace
     b: HeadPlace
     max_difference: SignedDifference
-    link: (
-        Annotated[
-            SignedDifference | None,
-            describe(
-                "The weight that differs most of those that count: the kinds left out are not; null where none does."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    link: Annotated[
+        SignedDifference | UnsetType | None,
+        describe("The weight that differs most of those that count: the kinds left out are not; null where none does."),
+    ] = UNSET
     mean_difference: Annotated[float, describe("Mean of |B - A|.")]
     js: Annotated[float | None, describe("Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931.")]
     js_rows: Annotated[Count, describe("Rows that it was taken over.")]
@@ -151,18 +146,15 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         axes("aligned", meaning="positions of the tokens that both have: [in A, in B]."),
     ]
     only: OnlyOn
-    queries: (
-        Annotated[
-            list[Annotated[Count, index_of("token of A")]],
-            describe("With --query: the positions in A whose rows alone are measured; absent when all are."),
-        ]
-        | UnsetType
-    ) = UNSET
+    queries: Annotated[
+        list[Annotated[Count, index_of("token of A")]] | UnsetType,
+        describe("With --query: the positions in A whose rows alone are measured; absent when all are."),
+    ] = UNSET
     heads: list[ComparedHead]
     summary: CompareSummary
-    region_changes: (
-        Annotated[list[ComparedRegion], describe("With --region: the largest difference first.")] | UnsetType
-    ) = UNSET
+    region_changes: Annotated[
+        list[ComparedRegion] | UnsetType, describe("With --region: the largest difference first.")
+    ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     moved: Annotated[list[MovedWeight], describe("The weights that differ most of those that count, largest first.")]
     warnings: list[str]

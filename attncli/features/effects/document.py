@@ -70,10 +70,10 @@ class Measures(Part, frozen=True, kw_only=True):
     """What changed, by the measures asked for."""
 
     vector: VectorChange | UnsetType = UNSET
-    logprob: Annotated[float | None, describe("log p′ − log p of the target, in nats; below 0: rarer.")] | UnsetType = (
+    logprob: Annotated[float | UnsetType | None, describe("log p′ − log p of the target, in nats; below 0: rarer.")] = (
         UNSET
     )
-    kl: Annotated[float | None, describe("KL(p ‖ p′) of the next token, in nats.")] | UnsetType = UNSET
+    kl: Annotated[float | UnsetType | None, describe("KL(p ‖ p′) of the next token, in nats.")] = UNSET
 
 
 class Looks(Part, frozen=True, kw_only=True):
@@ -251,10 +251,9 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
     every: Annotated[bool, describe("Whether logprob is the mean over all positions of the token that follows.")]
     position: Annotated[Count | None, describe("After which token logprob and kl are taken; null where they are not.")]
     target: Annotated[TargetToken | None, describe("What logprob is about; null where it is not.")]
-    answer: (
-        Annotated[list[TargetToken], describe("All tokens of a target of several, the first of which is `target`.")]
-        | UnsetType
-    ) = UNSET
+    answer: Annotated[
+        list[TargetToken] | UnsetType, describe("All tokens of a target of several, the first of which is `target`.")
+    ] = UNSET
     link: Annotated[LinkPlace | None, describe("The link that was cut; null where heads were taken away.")]
     effects: Annotated[list[EffectRow], describe("By size, the largest first.")]
     together: Annotated[Measures, describe("All of these heads at once.")]
@@ -309,9 +308,9 @@ class LogitPart(Part, frozen=True, kw_only=True):
     head: Count | None
     value: float
     looks: Annotated[Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")] = UNSET
-    sources: (
-        Annotated[list[LogitSource], describe("With --by token, of a head: what it adds from each token.")] | UnsetType
-    ) = UNSET
+    sources: Annotated[
+        list[LogitSource] | UnsetType, describe("With --by token, of a head: what it adds from each token.")
+    ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """A head has its place, a feed-forward part its layer."""
@@ -376,10 +375,9 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
     logit: Annotated[float, describe("The model's own, after its scale and before a soft cap.")]
     sum: Annotated[float, describe("The sum of the parts.")]
     parts: Annotated[list[LogitPart], describe("In the order of the model.")]
-    lens: (
-        Annotated[list[LensRow], describe("With --lens: what each layer would say next, in the order of the model.")]
-        | UnsetType
-    ) = UNSET
+    lens: Annotated[
+        list[LensRow] | UnsetType, describe("With --lens: what each layer would say next, in the order of the model.")
+    ] = UNSET
     warnings: list[str]
 
 
@@ -414,10 +412,9 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     measure: Literal["logit difference", "log probability", "cosine"]
     target: TargetToken | None
     versus: TargetToken | None
-    into: (
-        Annotated[list[ToldHead], describe("With --into: the only heads that are told; absent where all are.")]
-        | UnsetType
-    ) = UNSET
+    into: Annotated[
+        list[ToldHead] | UnsetType, describe("With --into: the only heads that are told; absent where all are.")
+    ] = UNSET
     m_clean: float
     m_corrupt: float
     effects: Annotated[list[PatchRow], describe("By what they recover, the largest first.")]

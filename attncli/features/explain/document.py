@@ -35,10 +35,10 @@ class Projections(Part, tag_field="step", tag="projections", frozen=True, kw_onl
     formula: str
     x: Annotated[Numbers, axes("width")]
     q: Annotated[Numbers, axes("dim")]
-    column: Annotated[Numbers, axes("width", meaning="what x is multiplied with for q's first entry.")] | UnsetType = (
+    column: Annotated[Numbers | UnsetType, axes("width", meaning="what x is multiplied with for q's first entry.")] = (
         UNSET
     )
-    bias: Annotated[float, describe("What is added to q's first entry.")] | UnsetType = UNSET
+    bias: Annotated[float | UnsetType, describe("What is added to q's first entry.")] = UNSET
     k: Annotated[Numbers, axes("key", "dim")]
     v: Annotated[Numbers, axes("key", "v_dim")]
 
@@ -92,25 +92,18 @@ class After(Part, frozen=True, kw_only=True):
     """The token's vector after the heads."""
 
     x: Annotated[Numbers, axes("width", meaning="what entered the layer, or its norm where that is added to.")]
-    heads: (
-        Annotated[
-            Numbers, axes("every head", "width", meaning="of several heads: each one's O_h times its rows of W_O.")
-        ]
-        | UnsetType
-    ) = UNSET
-    bias: Annotated[Numbers, axes("width", meaning="b_O.")] | UnsetType = UNSET
+    heads: Annotated[
+        Numbers | UnsetType,
+        axes("every head", "width", meaning="of several heads: each one's O_h times its rows of W_O."),
+    ] = UNSET
+    bias: Annotated[Numbers | UnsetType, axes("width", meaning="b_O.")] = UNSET
     out: Annotated[Numbers, axes("concat", meaning="concat(O₁ … O_h), times W_O where there is one.")]
-    branch: (
-        Annotated[
-            Numbers,
-            axes(
-                "width", meaning="what is added to x, if not out: out after a norm or factor, a mixer's part beside it."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    sum: Annotated[Numbers, axes("width", meaning="x + out, or x + branch where there is one.")] | UnsetType = UNSET
-    norm: Annotated[Numbers, axes("width", meaning="the norm of the sum.")] | UnsetType = UNSET
+    branch: Annotated[
+        Numbers | UnsetType,
+        axes("width", meaning="what is added to x, if not out: out after a norm or factor, a mixer's part beside it."),
+    ] = UNSET
+    sum: Annotated[Numbers | UnsetType, axes("width", meaning="x + out, or x + branch where there is one.")] = UNSET
+    norm: Annotated[Numbers | UnsetType, axes("width", meaning="the norm of the sum.")] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """What is added is of one width."""
@@ -121,9 +114,9 @@ class After(Part, frozen=True, kw_only=True):
 class Matrices(Part, frozen=True, kw_only=True):
     """The matrices that the steps are a row of."""
 
-    x: Annotated[Numbers, axes("token", "width", meaning="the input X.")] | UnsetType = UNSET
-    raw: Annotated[Numbers, axes("token", "key", meaning="S = Q·Kᵀ.")] | UnsetType = UNSET
-    scaled: Annotated[Numbers, axes("token", "key", meaning="S × scale.")] | UnsetType = UNSET
+    x: Annotated[Numbers | UnsetType, axes("token", "width", meaning="the input X.")] = UNSET
+    raw: Annotated[Numbers | UnsetType, axes("token", "key", meaning="S = Q·Kᵀ.")] = UNSET
+    scaled: Annotated[Numbers | UnsetType, axes("token", "key", meaning="S × scale.")] = UNSET
     scores: Annotated[Numbers, axes("token", "key")]
     weights: Annotated[Numbers, axes("token", "key")]
     output: Annotated[Numbers, axes("token", "v_dim")]
@@ -141,10 +134,9 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     shapes: ShapeRows
     steps: Annotated[list[Step], describe("The steps in order; keys in the order of the text.")]
     matrices: Matrices
-    projections: (
-        Annotated[dict[str, Numbers], describe("With --show W_Q and the like: the head's weights, [in, out].")]
-        | UnsetType
-    ) = UNSET
+    projections: Annotated[
+        dict[str, Numbers] | UnsetType, describe("With --show W_Q and the like: the head's weights, [in, out].")
+    ] = UNSET
     after: After | UnsetType = UNSET
     agreement: Annotated[float, describe("Largest difference between the steps and the run's own numbers.")]
     empty_rows: EmptyRows
@@ -177,18 +169,15 @@ class PositionWay(Part, frozen=True, kw_only=True):
         Literal["nowhere", "input", "queries and keys", "scores"], describe("Where in the layer the positions come in.")
     ]
     formula: str
-    table: (
-        Annotated[
-            Numbers,
-            axes(
-                "token",
-                "",
-                meaning="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
-                "added to the scores of each key.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    table: Annotated[
+        Numbers | UnsetType,
+        axes(
+            "token",
+            "",
+            meaning="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
+            "added to the scores of each key.",
+        ),
+    ] = UNSET
     weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
     moved: Annotated[float, describe("Largest |difference| of the query's weights from those of the first way.")]
 
@@ -225,7 +214,7 @@ class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     before: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `scores`.")]
     after: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `masked`.")]
     hidden: Annotated[Weight, describe("What the query's hidden keys have of its weights before the mask.")]
-    batch: Annotated[list[PaddedText], describe("With several texts: each, padded to the longest.")] | UnsetType = UNSET
+    batch: Annotated[list[PaddedText] | UnsetType, describe("With several texts: each, padded to the longest.")] = UNSET
     warnings: list[str]
 
 
@@ -235,7 +224,7 @@ class HeadPart(Part, frozen=True, kw_only=True):
     head: Count
     weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
     output: Annotated[Numbers, axes("v_dim", meaning="the query's row of A·V.")]
-    share: Annotated[Numbers, axes("width", meaning="its output times its rows of W_O.")] | UnsetType = UNSET
+    share: Annotated[Numbers | UnsetType, axes("width", meaning="its output times its rows of W_O.")] = UNSET
 
 
 class SingleHead(Part, frozen=True, kw_only=True):
@@ -256,9 +245,9 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     average: Annotated[Numbers, axes("key", meaning="of the heads' weights.")]
     entropies: Annotated[list[float], describe("Of each head's row, in nats.")]
     average_entropy: Annotated[float, describe("Of the averaged row, in nats; never below the mean of the heads' own.")]
-    single: Annotated[SingleHead, describe("Of one head: the same without heads.")] | UnsetType = UNSET
+    single: Annotated[SingleHead | UnsetType, describe("Of one head: the same without heads.")] = UNSET
     concat: Annotated[Numbers, axes("concat", meaning="the heads' outputs side by side.")]
-    bias: Annotated[Numbers, axes("width", meaning="b_O.")] | UnsetType = UNSET
+    bias: Annotated[Numbers | UnsetType, axes("width", meaning="b_O.")] = UNSET
     out: Annotated[Numbers, axes("out", meaning="concat·W_O, or concat where there is no W_O.")]
     agreement: Annotated[
         float, describe("Largest |difference| of the heads' shares, added up, from the run's own output.")
@@ -299,9 +288,9 @@ class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     x: Annotated[Numbers, axes("width", meaning="what entered the layer.")]
     out: Annotated[Numbers, axes("width", meaning="what attention adds.")]
     sum: Annotated[Numbers, axes("width", meaning="x + out.")]
-    weights: (
-        Annotated[Numbers, axes("key", meaning="the most that the query gives each key in any head.")] | UnsetType
-    ) = UNSET
+    weights: Annotated[
+        Numbers | UnsetType, axes("key", meaning="the most that the query gives each key in any head.")
+    ] = UNSET
     cosine: Annotated[float, describe("Between x and x + out: 1 where attention changes no direction.")]
     norm: NormStep | None
     agreement: Annotated[float, describe("Largest |difference| of x + out and its norm from the run's own.")]
@@ -408,13 +397,12 @@ class OrderRow(Part, frozen=True, kw_only=True):
     tolerance: Annotated[float, describe("What float rounding may make of equal outputs.")]
     equal: bool
     per_token: Annotated[Numbers, axes("token")]
-    outputs: (
-        Annotated[Numbers, axes("token", "entry", meaning="the first entries, 8 at most, of each token's output.")]
-        | UnsetType
-    ) = UNSET
-    moved_outputs: (
-        Annotated[Numbers, axes("token", "entry", meaning="the same in the other order, token for token.")] | UnsetType
-    ) = UNSET
+    outputs: Annotated[
+        Numbers | UnsetType, axes("token", "entry", meaning="the first entries, 8 at most, of each token's output.")
+    ] = UNSET
+    moved_outputs: Annotated[
+        Numbers | UnsetType, axes("token", "entry", meaning="the same in the other order, token for token.")
+    ] = UNSET
 
 
 class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):

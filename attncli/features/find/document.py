@@ -34,13 +34,10 @@ class FoundHead(PlacedHead, frozen=True, kw_only=True):
         describe("The key with the most weight; null if the query sees none."),
     ]
     reverse: Reverse
-    effect: (
-        Annotated[
-            float | None,
-            describe("With --effect: 1 − cosine of the query's last vector when the link is cut in this head alone."),
-        ]
-        | UnsetType
-    ) = UNSET
+    effect: Annotated[
+        float | UnsetType | None,
+        describe("With --effect: 1 − cosine of the query's last vector when the link is cut in this head alone."),
+    ] = UNSET
 
 
 class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
@@ -50,14 +47,12 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     key: Annotated[Count, index_of("token", "Index of the key token.")] = field(name="to")
     words: Annotated[bool, describe("Whether pieces were merged: then `tokens` are words.")]
     heads: Annotated[list[FoundHead], describe("Every head, the largest weight first.")]
-    effect_together: (
-        Annotated[float | None, describe("With --effect: the same with the link cut in all of these heads.")]
-        | UnsetType
-    ) = UNSET
-    regions: (
-        Annotated[list[RegionRow], describe("Regions that are an end of the link: each is one of `tokens`.")]
-        | UnsetType
-    ) = UNSET
+    effect_together: Annotated[
+        float | UnsetType | None, describe("With --effect: the same with the link cut in all of these heads.")
+    ] = UNSET
+    regions: Annotated[
+        list[RegionRow] | UnsetType, describe("Regions that are an end of the link: each is one of `tokens`.")
+    ] = UNSET
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:

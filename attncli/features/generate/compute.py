@@ -60,10 +60,9 @@ class StepHead(PlacedHead, frozen=True, kw_only=True):
     lookback: Lookback
     lookback_per_key: LookbackPerKey
     top: TopKey
-    weights: (
-        Annotated[Numbers, axes("", meaning="[key]: the token's row over the prompt and what was generated.")]
-        | UnsetType
-    ) = UNSET
+    weights: Annotated[
+        Numbers | UnsetType, axes("", meaning="[key]: the token's row over the prompt and what was generated.")
+    ] = UNSET
     regions: RegionShares | UnsetType = UNSET
 
 

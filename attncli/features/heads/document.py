@@ -85,22 +85,19 @@ class HeadMetrics(PlacedHead, frozen=True, kw_only=True):
         Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
     ) = UNSET
     top_link: TopLink | None
-    sorted_by: Annotated[float | None, describe("With --sort: the value that orders the heads.")] | UnsetType = UNSET
-    labels: (
-        Annotated[list[str], describe("With --labels: what the head looks like, such as previous-token.")] | UnsetType
-    ) = UNSET
-    label_scores: Annotated[list[LabelScore], describe("The score that earned each label.")] | UnsetType = UNSET
-    pool: (
-        Annotated[
-            Size, describe("Of a text too long for whole weights: each cell is the largest of pool × pool weights.")
-        ]
-        | UnsetType
-    ) = UNSET
-    weights: (
-        Annotated[Numbers, axes("query", "key", meaning="without what was excluded; or cells of pool × pool.")]
-        | UnsetType
-    ) = UNSET
-    moved: Annotated[MovedMetrics, describe("With --moved.")] | UnsetType = UNSET
+    sorted_by: Annotated[float | UnsetType | None, describe("With --sort: the value that orders the heads.")] = UNSET
+    labels: Annotated[
+        list[str] | UnsetType, describe("With --labels: what the head looks like, such as previous-token.")
+    ] = UNSET
+    label_scores: Annotated[list[LabelScore] | UnsetType, describe("The score that earned each label.")] = UNSET
+    pool: Annotated[
+        Size | UnsetType,
+        describe("Of a text too long for whole weights: each cell is the largest of pool × pool weights."),
+    ] = UNSET
+    weights: Annotated[
+        Numbers | UnsetType, axes("query", "key", meaning="without what was excluded; or cells of pool × pool.")
+    ] = UNSET
+    moved: Annotated[MovedMetrics | UnsetType, describe("With --moved.")] = UNSET
 
 
 class LayerMassive(Part, frozen=True, kw_only=True):
@@ -254,9 +251,9 @@ class Circuits(Part, frozen=True, kw_only=True):
     heads: list[CircuitHead]
     compositions: Annotated[list[Composition], describe("The strongest between heads of different layers.")]
     chance: Chance | None
-    likeness: (
-        Annotated[list[Likeness], describe("Of each subspace the pairs of heads that are most alike.")] | UnsetType
-    ) = UNSET
+    likeness: Annotated[
+        list[Likeness] | UnsetType, describe("Of each subspace the pairs of heads that are most alike.")
+    ] = UNSET
     kernel_chance: KernelChance | UnsetType | None = UNSET
 
 
@@ -299,28 +296,28 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     """Heads compared on one text. Positions, layers and heads count from 0."""
 
     heads: list[HeadMetrics]
-    layers: Annotated[list[LayerMassive], describe("With the metric `massive`, which is a layer's.")] | UnsetType = (
+    layers: Annotated[list[LayerMassive] | UnsetType, describe("With the metric `massive`, which is a layer's.")] = (
         UNSET
     )
     average: AverageHead | UnsetType | None = UNSET
     empty_rows: EmptyRows | UnsetType = UNSET
     warnings: list[str]
     links_leave_out: LeftOut | UnsetType = UNSET
-    excluded: Annotated[Excluded, describe("With --exclude: what no number here counts.")] | UnsetType = UNSET
-    sort: Annotated[Order, describe("With --sort: the order of `heads`.")] | UnsetType = UNSET
+    excluded: Annotated[Excluded | UnsetType, describe("With --exclude: what no number here counts.")] = UNSET
+    sort: Annotated[Order | UnsetType, describe("With --sort: the order of `heads`.")] = UNSET
     rollout: Rollout | UnsetType = UNSET
     flow: Flow | UnsetType = UNSET
     similarity: Similarity | UnsetType = UNSET
     circuits: Circuits | UnsetType = UNSET
-    directions: Annotated[list[HeadDirections], describe("With --directions.")] | UnsetType = UNSET
+    directions: Annotated[list[HeadDirections] | UnsetType, describe("With --directions.")] = UNSET
     resources: Resources | UnsetType = UNSET
     regions: Regions | UnsetType = UNSET
-    region_shares: (
-        Annotated[RegionPart, describe("With --region: what goes to each region, head by head.")] | UnsetType
-    ) = UNSET
-    heads_in_all: (
-        Annotated[Size, describe("With --top: how many heads there were; `heads` holds the first of them.")] | UnsetType
-    ) = UNSET
+    region_shares: Annotated[
+        RegionPart | UnsetType, describe("With --region: what goes to each region, head by head.")
+    ] = UNSET
+    heads_in_all: Annotated[
+        Size | UnsetType, describe("With --top: how many heads there were; `heads` holds the first of them.")
+    ] = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
         """Whole weights have a row per token, pooled ones a row per `pool` of them."""

@@ -44,7 +44,7 @@ class MaskPart(Part, frozen=True, kw_only=True):
     empty_rows: Annotated[list[Annotated[Count, index_of("position")]], describe("Queries that see nothing.")]
     unseen_keys: list[Annotated[Count, index_of("position")]]
     map: ShareMap
-    form: Annotated[str, describe("How such masks are written.")] | UnsetType = UNSET
+    form: Annotated[str | UnsetType, describe("How such masks are written.")] = UNSET
 
 
 class BiasAt(Part, frozen=True, kw_only=True):

@@ -61,5 +61,5 @@ class RetrievalDocument(Document, tag="attn.retrieval/1", frozen=True, kw_only=T
         list[FetchingHead],
         describe("Every head, the largest literal score first; none where too few runs were answered to tell."),
     ]
-    verify: Annotated[list[FetchCheck], describe("With --verify: the fewest heads first.")] | UnsetType = UNSET
+    verify: Annotated[list[FetchCheck] | UnsetType, describe("With --verify: the fewest heads first.")] = UNSET
     warnings: list[str]

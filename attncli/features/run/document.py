@@ -43,21 +43,18 @@ class RunHead(Part, frozen=True, kw_only=True):
     """One head of a run: absent members were not kept."""
 
     head: Count
-    scores: (
-        Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")] | UnsetType
-    ) = UNSET
-    weights: (
-        Annotated[
-            Numbers,
-            axes(
-                "query",
-                "key",
-                meaning="each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")] | UnsetType = UNSET
+    scores: Annotated[
+        Numbers | UnsetType, axes("query", "key", meaning="what enters the softmax; null where masked.")
+    ] = UNSET
+    weights: Annotated[
+        Numbers | UnsetType,
+        axes(
+            "query",
+            "key",
+            meaning="each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
+        ),
+    ] = UNSET
+    output: Annotated[Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")] = UNSET
     stages: Stages | UnsetType = UNSET
     projections: Projections | UnsetType = UNSET
 
@@ -67,10 +64,10 @@ class RunLayer(Part, frozen=True, kw_only=True):
 
     layer: Count
     heads: list[RunHead]
-    output: Annotated[Numbers, axes("query", "", meaning="the output of the attention.")] | UnsetType = UNSET
+    output: Annotated[Numbers | UnsetType, axes("query", "", meaning="the output of the attention.")] = UNSET
     stages: Stages | UnsetType = UNSET
     projections: Projections | UnsetType = UNSET
-    hidden: Annotated[Numbers, axes("query", "", meaning="what leaves the layer, of width d_model.")] | UnsetType = (
+    hidden: Annotated[Numbers | UnsetType, axes("query", "", meaning="what leaves the layer, of width d_model.")] = (
         UNSET
     )
 
@@ -126,13 +123,10 @@ class RegionPart(Part, frozen=True, kw_only=True):
     ]
     between_even: Annotated[Numbers, axes("region", "region", meaning="the same with even attention.")]
     heads: Annotated[list[HeadRegions], describe("Every head that ran.")]
-    links: (
-        Annotated[
-            list[RegionLink],
-            describe("The strongest links between regions without common tokens, `rest` left out; strongest first."),
-        ]
-        | UnsetType
-    ) = UNSET
+    links: Annotated[
+        list[RegionLink] | UnsetType,
+        describe("The strongest links between regions without common tokens, `rest` left out; strongest first."),
+    ] = UNSET
 
 
 class ImplicitHead(Part, frozen=True, kw_only=True):
@@ -161,48 +155,33 @@ class ImplicitLayer(Part, frozen=True, kw_only=True):
 class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     """Attention on one text. Positions, layers and heads count from 0."""
 
-    queries: (
-        Annotated[
-            list[Annotated[Count, index_of("token")]],
-            axes("query", meaning="With --query: the positions of the rows; absent when every token has its row."),
-        ]
-        | UnsetType
-    ) = UNSET
+    queries: Annotated[
+        list[Annotated[Count, index_of("token")]] | UnsetType,
+        axes("query", meaning="With --query: the positions of the rows; absent when every token has its row."),
+    ] = UNSET
     shapes: ShapeRows
-    overview: (
-        Annotated[
-            list[StrongestLink],
-            describe("The strongest link of every head that ran; with --query, of that query's row."),
-        ]
-        | UnsetType
-    ) = UNSET
+    overview: Annotated[
+        list[StrongestLink] | UnsetType,
+        describe("The strongest link of every head that ran; with --query, of that query's row."),
+    ] = UNSET
     layers: list[RunLayer]
     links: LinkRows
-    maps: (
-        Annotated[
-            list[PooledMap],
-            describe("Of a text too long for full matrices: each cell is the largest of pool × pool weights."),
-        ]
-        | UnsetType
-    ) = UNSET
-    average: (
-        Annotated[
-            Numbers,
-            axes("token", meaning="with --query: its row of weights, averaged over the layers and heads that ran."),
-        ]
-        | UnsetType
-    ) = UNSET
+    maps: Annotated[
+        list[PooledMap] | UnsetType,
+        describe("Of a text too long for full matrices: each cell is the largest of pool × pool weights."),
+    ] = UNSET
+    average: Annotated[
+        Numbers | UnsetType,
+        axes("token", meaning="with --query: its row of weights, averaged over the layers and heads that ran."),
+    ] = UNSET
     regions: Regions | UnsetType = UNSET
-    region_shares: (
-        Annotated[RegionPart, describe("What goes to which region, where there are regions.")] | UnsetType
-    ) = UNSET
-    implicit: (
-        Annotated[
-            list[ImplicitLayer],
-            describe("With --show implicit: the weights that recurrences amount to, of layers that have one."),
-        ]
-        | UnsetType
-    ) = UNSET
+    region_shares: Annotated[
+        RegionPart | UnsetType, describe("What goes to which region, where there are regions.")
+    ] = UNSET
+    implicit: Annotated[
+        list[ImplicitLayer] | UnsetType,
+        describe("With --show implicit: the weights that recurrences amount to, of layers that have one."),
+    ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     empty_rows: EmptyRows
     warnings: list[str]

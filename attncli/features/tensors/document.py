@@ -31,12 +31,12 @@ class CapturedHead(Part, frozen=True, kw_only=True):
     """One head of captured arrays."""
 
     head: Count
-    scores: (
-        Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")] | UnsetType
-    ) = UNSET
-    weights: Annotated[Numbers, axes("query", "key")] | UnsetType = UNSET
-    output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")] | UnsetType = UNSET
-    stages: Annotated[dict[str, Numbers], describe("With --stages all.")] | UnsetType = UNSET
+    scores: Annotated[
+        Numbers | UnsetType, axes("query", "key", meaning="what enters the softmax; null where masked.")
+    ] = UNSET
+    weights: Annotated[Numbers | UnsetType, axes("query", "key")] = UNSET
+    output: Annotated[Numbers | UnsetType, axes("query", "", meaning="weights times values, of width d_v.")] = UNSET
+    stages: Annotated[dict[str, Numbers] | UnsetType, describe("With --stages all.")] = UNSET
     metrics: Metrics | UnsetType = UNSET
     baseline: (
         Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType

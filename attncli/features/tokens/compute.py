@@ -15,9 +15,9 @@ from attncli.inputs.token import Token, Tokenizer
 class TokenBytes(TokenRow, frozen=True, kw_only=True):
     """A token with its bytes."""
 
-    bytes: (
-        Annotated[list[Annotated[int, Meta(ge=0, le=255)]], describe("The UTF-8 bytes of the token.")] | UnsetType
-    ) = UNSET
+    bytes: Annotated[
+        list[Annotated[int, Meta(ge=0, le=255)]] | UnsetType, describe("The UTF-8 bytes of the token.")
+    ] = UNSET
 
 
 class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):

@@ -112,10 +112,9 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
     """Why a head looks at a key: its score as a sum over pairs of parts of the residual stream, with the statistics of
     every norm those of this run."""
 
-    source_text: (
-        Annotated[str | None, describe("The text that is looked at in cross-attention; null for captured states.")]
-        | UnsetType
-    ) = UNSET
+    source_text: Annotated[
+        str | UnsetType | None, describe("The text that is looked at in cross-attention; null for captured states.")
+    ] = UNSET
     source_tokens: list[TokenRow] | UnsetType = UNSET
     link: WhyLink
     by: Split
