@@ -7,7 +7,7 @@
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
     language    sentences and their catalogues in other languages; guide/ holds the pages of the guide
-    errors      what can go wrong, each kind with its exit code
+    errors      what can go wrong, each kind with its exit code; version, which everything written names
     arrays      what a number is: the operations that NumPy and torch share
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
+
+from attncli.version import __version__
 
 if TYPE_CHECKING:
     from attncli import metrics as metrics
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from attncli.models.load import load as load
     from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
-__version__ = "0.1.0"
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention",
     "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",

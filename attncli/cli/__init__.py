@@ -55,7 +55,7 @@ def _version() -> bool:
 
     Whether that went well; what went wrong is found again, and told, by the way that every command goes.
     """
-    from attncli import __version__
+    from attncli.version import __version__
 
     line = f"attn {__version__}\n".encode()
     try:

@@ -144,7 +144,7 @@ def _cells(text: str) -> int:
 
 def _version(is_set: bool) -> None:
     if is_set:
-        from attncli import __version__
+        from attncli.version import __version__
 
         typer.echo(f"attn {__version__}")
         raise typer.Exit

@@ -8,7 +8,6 @@ from typing import TypedDict, assert_never
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli import __version__
 from attncli.arrays.backend import Backend
 from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, Resources, ShapeRow, TokenRow
 from attncli.errors import InputError
@@ -30,6 +29,7 @@ from attncli.mechanism.spec import (
 )
 from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, order_stages, shapes_of
 from attncli.models.model import Model
+from attncli.version import __version__
 
 
 class Heading(TypedDict):

@@ -24,7 +24,6 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from attncli import __version__
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
@@ -37,6 +36,7 @@ from attncli.scan.statistics import UNIT
 from attncli.scan.totals import Totals, read_committed, total
 from attncli.scan.worker import Worker, machine
 from attncli.scan.worker_process import ALLOCATION, STOP, failure_text, ready, use_one_thread
+from attncli.version import __version__
 
 TRIES = 3
 """Times that a shard may end its worker before it is given up."""

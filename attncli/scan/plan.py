@@ -18,7 +18,6 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import structs
 
-from attncli import __version__
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
@@ -38,6 +37,7 @@ from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, na
 from attncli.scan.shard_files import PLANNING, temporary
 from attncli.scan.statistics import WIDTH, scale_of
 from attncli.scan.why_shares import WhyPlan, plan_parts
+from attncli.version import __version__
 
 NAME = "plan.json"
 SCHEMA = "attn.scan.plan/5"

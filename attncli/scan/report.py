@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import UNSET, UnsetType, json
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import nesting_error, read_regular, system_errors
@@ -87,6 +86,7 @@ from attncli.scan.totals import (
 )
 from attncli.scan.why_shares import part_of
 from attncli.scan.worker import SKIPPED, UNKNOWN, UNTOKENIZED
+from attncli.version import __version__
 
 NAME = "scan.json"
 LARGEST = 2**30

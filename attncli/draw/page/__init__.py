@@ -323,7 +323,7 @@ def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "
         style: The style sheet.
         policy: What the page may do besides, such as "worker-src blob:; ".
     """
-    from attncli import __version__
+    from attncli.version import __version__
 
     return HEAD.format(
         lang=lang, script_hash=csp_hash(script), style_hash=csp_hash(style), policy=policy, version=__version__,
@@ -368,7 +368,7 @@ SKELETON = """\
 
 def page_bytes(page: Page) -> Iterator[bytes]:
     """The page in pieces, in the order of the file. Every text of the run is made safe."""
-    from attncli import __version__
+    from attncli.version import __version__
 
     page_heads = PageHeads(page.budget)
     runs, maps = [], []

@@ -215,7 +215,7 @@ def _page(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
         "start": [safe(start[0]), safe(start[1] if len(start) > 1 else start[0])],
     }  # fmt: skip
     title = f"attn scan · {' / '.join(names)[:80]}"
-    from attncli import __version__
+    from attncli.version import __version__
 
     head = page_head(lang, title, script(), style())
     return (head + SKELETON.format(version=__version__, meta=as_json(meta), script=script())).encode()

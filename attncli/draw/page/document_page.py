@@ -87,7 +87,7 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
         lang: The language that the page begins in; it holds all.
         precision: Digits after the point, as on a screen.
     """
-    from attncli import __version__
+    from attncli.version import __version__
 
     name, document = name_of(document.schema), without_places(document)
     table, words = table_part(document)

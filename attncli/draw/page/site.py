@@ -114,7 +114,7 @@ def _file_names(names: Sequence[str]) -> list[str]:
 
 
 def _index(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str) -> bytes:
-    from attncli import __version__
+    from attncli.version import __version__
 
     columns = (message("scan"), message("texts"), message("heads"), message("with a label"), message("numbers"))
     rows = []

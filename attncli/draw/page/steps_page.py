@@ -125,7 +125,7 @@ def steps_page(page: StepsPage) -> bytes:
         "scores": [[in_languages(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
         "maps": list(places), "start": _first_head(page), "notes": [in_languages(note) for note in page.notes],
     }  # fmt: skip
-    from attncli import __version__
+    from attncli.version import __version__
 
     head = page_head(page.lang, page.title, script(), style())
     return (

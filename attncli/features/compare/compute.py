@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.documents import members
 from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.errors import InputError
@@ -40,6 +39,7 @@ from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
 from attncli.measure.row_stream import kinds_left_out
+from attncli.version import __version__
 
 # Which tokens of two texts correspond: the longest runs of equal tokens.
 

@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
 from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
@@ -28,6 +27,7 @@ from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, parse_mask
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
+from attncli.version import __version__
 
 ENCODER = message("this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted")
 BLOCKS = 256

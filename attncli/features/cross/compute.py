@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents import EmptyRow, Numbers, ShapeRow
 from attncli.documents.header import attention_part, empty_rows, model_part, shape_rows, token_rows
@@ -24,6 +23,7 @@ from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
+from attncli.version import __version__
 
 AT_ONCE = 4
 """Arrays of one number per pair that are alive while a layer is computed."""

@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.arrays.backend import Backend
 from attncli.documents.header import header, notes, tokens_of, warnings_of_sides
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
@@ -67,6 +66,7 @@ from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
 from attncli.models.model import Model
+from attncli.version import __version__
 
 ZERO = ByZero()
 DRAWS = 8

@@ -12,7 +12,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import Heading, attention_part, header, refuse_lost_rows, token_rows
 from attncli.errors import InputError, LimitError, UsageError
@@ -34,6 +33,7 @@ from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
 from attncli.models.model import Model
+from attncli.version import __version__
 
 
 class SoftmaxSteps(Struct, frozen=True):

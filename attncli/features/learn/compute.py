@@ -12,7 +12,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.arrays.backend import numpy_backend
 from attncli.documents.header import attention_part, model_part
 from attncli.errors import InputError, LimitError, UsageError
@@ -51,6 +50,7 @@ from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_ne
 from attncli.models.estimate import COMPUTES, duration_words, work_of
 from attncli.models.family import groups_of
 from attncli.models.model import Identity, Model
+from attncli.version import __version__
 
 Floats = np.ndarray[Any, Any]
 

@@ -10,7 +10,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.documents.header import model_part, position_name
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
@@ -22,6 +21,7 @@ from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, both, pa
 from attncli.mechanism.projection import alibi, alibi_slopes, position_bias, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
+from attncli.version import __version__
 
 BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
 T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.documents import Count, Document, Part, Size, describe
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
@@ -23,6 +22,7 @@ from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
 from attncli.models.families import BY_TRANSFORMERS, FOUR_BIT_EXPERTS, GGUF_FAMILIES, MODEL_TYPES
 from attncli.models.verify import LIMIT, RATIO, Verification
+from attncli.version import __version__
 
 
 class AliasRow(Part, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from attncli import __version__
 from attncli.arrays.numpy_backend import integers
 from attncli.documents.header import model_part
 from attncli.errors import InputError, UsageError
@@ -27,6 +26,7 @@ from attncli.language import message
 from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Zero
 from attncli.models.model import Model
 from attncli.models.run import no_output_head
+from attncli.version import __version__
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 HeadName = tuple[int, int]

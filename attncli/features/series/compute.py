@@ -17,7 +17,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec import json as msgspec_json
 
-from attncli import __version__
 from attncli.arrays.backend import EVERY
 from attncli.documents import TokenRow
 from attncli.documents.header import token_rows, tokens_of
@@ -33,6 +32,7 @@ from attncli.measure.metric import metric_of
 from attncli.models.aliases import locate
 from attncli.models.load import load, open_checkpoint
 from attncli.models.model import Model
+from attncli.version import __version__
 
 Floats = np.ndarray[Any, Any]
 

@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from attncli import __version__
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, numbers_of
 from attncli.documents import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.documents.header import shape_row
@@ -32,6 +31,7 @@ from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
 from attncli.models.layout import names_text
 from attncli.models.run import LONG
+from attncli.version import __version__
 
 SAME = 1e-2
 """Difference of two weights up to which low precision may account for it."""

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli import __version__
 from attncli.documents import Document, TokenRow, axes, describe
 from attncli.inputs.token import Token, Tokenizer
+from attncli.version import __version__
 
 
 class TokenBytes(TokenRow, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from msgspec.structs import asdict
 
-from attncli import __version__
 from attncli.documents import Count, Document, Part, Size, describe
 from attncli.errors import AttnError, LimitError, UnsupportedError
 from attncli.inputs.safetensors_file import dtype_of_name
@@ -19,6 +18,7 @@ from attncli.language import message
 from attncli.models.layout import EMPTY_REQUEST, LayoutRequest
 from attncli.models.one_layer import digest
 from attncli.models.weight_file import recognise
+from attncli.version import __version__
 
 
 class TensorRow(Part, frozen=True, kw_only=True):
