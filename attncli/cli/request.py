@@ -216,7 +216,7 @@ def errors_located_in(text: Text) -> Iterator[None]:
 
 def tokens_of(model: Model, text: Text) -> list[Token]:
     """The tokens of a text, or those that its ids name. Raises InputError for none or too many."""
-    return model.check_tokens(encoded(model.tokenizer, text))
+    return model.encode(encoded(model.tokenizer, text))
 
 
 def encoded(tokenizer: Tokenizer, text: Text) -> list[Token]:

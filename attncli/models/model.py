@@ -18,7 +18,7 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Past
-from attncli.mechanism.spec import Spec
+from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
 from attncli.models.estimate import compute_dtype
@@ -108,32 +108,19 @@ class Model(Struct, frozen=True, eq=False):
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
         return f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name} {self.backend.dtype}>"
 
-    def encode(self, text: str) -> list[Token]:
-        """The tokens of a text.
+    def encode(self, text: str | Sequence[Token]) -> list[Token]:
+        """The tokens of a text, if the model can take that many.
 
         Args:
-            text: The text.
+            text: The text, or its tokens.
 
         Returns:
-            Its tokens in order, those that the tokenizer adds included.
+            Its tokens in order, those that the tokenizer adds to a text included.
 
         Raises:
             InputError: If there are none or too many for the positions.
         """
-        return self.check_tokens(self.tokenizer.encode(text))
-
-    def check_tokens(self, tokens: list[Token]) -> list[Token]:
-        """The tokens, if the model can take that many.
-
-        Args:
-            tokens: Those of a text.
-
-        Returns:
-            The same tokens.
-
-        Raises:
-            InputError: If there are none or too many for the positions.
-        """
+        tokens = self.tokenizer.encode(text) if isinstance(text, str) else list(text)
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
@@ -149,23 +136,32 @@ class Model(Struct, frozen=True, eq=False):
             layer of other weights computes in the type of its numbers.
         """
         checkpoint = self.identity.source == "checkpoint"
-        return self._computing_in(
-            compute_dtype(self.spec, count, self.backend.dtype) if checkpoint else self.backend.dtype
-        )
+        return self._backend_of(compute_dtype(self.spec, count, self.backend.dtype)) if checkpoint else self.backend
 
-    def _computing_in(self, dtype: str) -> Backend:
+    def _backend_of(self, dtype: str) -> Backend:
+        """The model's backend with numbers of this type; as it is on Apple's GPUs, which have no float64."""
         backend = self.backend
-        # Apple's GPUs have no float64
-        return (
-            backend
-            if dtype == backend.dtype or backend.device.startswith("mps")
-            else choose(backend.name, device=backend.device, dtype=dtype)
-        )
+        if dtype == backend.dtype or backend.device.startswith("mps"):
+            return backend
+        return choose(backend.name, device=backend.device, dtype=dtype)
 
-    def _going_on(self, past: Past) -> Backend:
-        """The backend that the kept keys were computed in: sums of low precision may be wider than their type."""
-        wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
-        return self._computing_in("float64") if wide else self.backend
+    def context(
+        self, tokens: Sequence[Token], backend: Backend, keep: Collection[str] = (), rows: int | None = None
+    ) -> Context:
+        """What every layer must know to run these tokens in `backend`: their positions, and what a decoder looks at.
+
+        Args:
+            tokens: Those of the text.
+            backend: What the run is computed in.
+            keep: The n × n stages that traces hold.
+            rows: Query rows at a time; None for all.
+
+        Returns:
+            The context, without past, interventions or anyone who looks on.
+        """
+        memory = None if self.memory is None else backend.cast(self.memory, backend.dtype)
+        positions = np.asarray([token.index for token in tokens])
+        return Context(positions, tokens[-1].index + 1, memory=memory, keep=frozenset(keep), rows=rows)
 
     def trace(
         self,
@@ -207,32 +203,27 @@ class Model(Struct, frozen=True, eq=False):
             UsageError: For the decoder of a model of two sides that reads nothing.
         """
         self._check_memory()
-        tokens = self.encode(text) if isinstance(text, str) else self.check_tokens(list(text))
+        tokens = self.encode(text)
+        layer_count = len(self.spec.blocks)
+        numbers = sorted(set(numbers_of(layers, layer_count))) if idle else self.spec.attending(layers)
+        run.check("layer", numbers, layer_count)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
-            return self._run_text(tokens, numbers, heads, stage_names, rows, on_block, past, interventions)
+            backend = self.computing(len(tokens))
+            if past:  # sums of low precision may be wider than their type: as the kept keys are
+                wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
+                backend = self._backend_of("float64") if wide else self.backend
+            blocks = on_block if on_block is None or backend is self.backend else round_blocks(self.backend, on_block)
+            context = self.context(tokens, backend, stage_names, rows)
+            context = replace(context, past=past, on_block=blocks, interventions=interventions)
+            return self._run_text(tokens, numbers, heads, backend, context)
 
-        numbers = self._layer_numbers(layers, idle=idle)
-        return TextTrace(
-            tokens,
-            self._heads_of(numbers, heads),
-            run_text,
-            keep,
-            dtype=self.backend.dtype,
-            name=self.identity.name or self.identity.source,
-            once=past is not None,
-        )
+        counts, name = self._head_counts(numbers, heads), self.identity.name or self.identity.source
+        once = past is not None
+        return TextTrace(tokens, counts, run_text, keep, dtype=self.backend.dtype, name=name, once=once)
 
-    def _layer_numbers(self, layers: Selection, *, idle: bool = False) -> list[int]:
-        """The layers asked for, ascending: those that attend, or with `idle` any. Raises InputError."""
-        if not idle:
-            return self.spec.attending(layers)
-        numbers = sorted(set(numbers_of(layers, len(self.spec.blocks))))
-        run.check("layer", numbers, len(self.spec.blocks))
-        return numbers
-
-    def _heads_of(self, layers: Sequence[int], heads: Selection) -> list[tuple[int, int]]:
-        """The number of each of these layers, and how many heads it gives. Raises InputError."""
+    def _head_counts(self, layers: Sequence[int], heads: Selection) -> list[tuple[int, int]]:
+        """The number of each of these layers, and how many of these heads it has. Raises InputError."""
         counts = []
         for layer in layers:
             count = self.spec.blocks[layer].attention.heads
@@ -243,32 +234,11 @@ class Model(Struct, frozen=True, eq=False):
         return counts
 
     def _run_text(
-        self,
-        tokens: list[Token],
-        layers: Sequence[int],
-        heads: Selection,
-        keep: Collection[str],
-        rows: int | None,
-        on_block: Callable[[int, str, RowBlock], None] | None,
-        past: Past | None,
-        interventions: Interventions,
+        self, tokens: list[Token], layers: Sequence[int], heads: Selection, backend: Backend, context: Context
     ) -> Iterator[LayerTrace]:
-        """The layers asked for; arguments as of `trace`."""
-        backend = self._going_on(past) if past else self.computing(len(tokens))
-        context = Context(
-            np.asarray([token.index for token in tokens]),
-            tokens[-1].index + 1,
-            memory=None if self.memory is None else backend.cast(self.memory, backend.dtype),
-            past=past,
-            keep=frozenset(keep),
-            rows=rows,
-            on_block=on_block if on_block is None or backend is self.backend else round_blocks(self.backend, on_block),
-            interventions=interventions,
-        )
-        yield from map(
-            partial(self._finish_trace, backend, heads, tuple(tokens)),
-            run.run(self.spec, self.store, backend, tokens, context, layers),
-        )
+        """Run a text in `backend`, and yield the traces of these layers with these heads."""
+        traces = run.run(self.spec, self.store, backend, tokens, context, layers)
+        return map(partial(self._finish_trace, backend, heads, tuple(tokens)), traces)
 
     def trace_batch(
         self,
@@ -299,7 +269,7 @@ class Model(Struct, frozen=True, eq=False):
         self._check_memory()
         if self.memory is not None:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
-        tokens = [self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)) for text in texts]
+        tokens = [self.encode(text) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
         yield from self._run_batch(tokens, backend, layers, heads, keep, interventions)
 
@@ -312,12 +282,10 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str],
         interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
-        yield from map(
-            partial(self._finish_trace, backend, heads, ()),
-            run_batch(
-                self.spec, self.store, backend, texts, self.spec.attending(layers), frozenset(keep), interventions
-            ),
-        )
+        """Run texts side by side in `backend`; arguments and what is yielded as of `trace_batch`."""
+        numbers, stages = self.spec.attending(layers), frozenset(keep)
+        traces = run_batch(self.spec, self.store, backend, texts, numbers, stages, interventions)
+        yield from map(partial(self._finish_trace, backend, heads, ()), traces)
 
     def traces(
         self,
@@ -346,19 +314,15 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
         """
-        heads_of_layers = self._heads_of(self.spec.attending(layers), heads)
+        counts, name = self._head_counts(self.spec.attending(layers), heads), self.identity.name or self.identity.source
         for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
             for batch in group:
                 batch_layers = list(batch.layers)
-                for entry, place in enumerate(batch.places):
+                for entry, (place, tokens) in enumerate(zip(batch.places, batch.texts, strict=True)):
+                    layers_of_text = partial(_layers_of_text, batch_layers, entry, tokens)
                     results[place] = TextTrace(
-                        batch.texts[entry],
-                        heads_of_layers,
-                        partial(_layers_of_text, batch_layers, entry, batch.texts[entry]),
-                        keep,
-                        dtype=self.backend.dtype,
-                        name=self.identity.name or self.identity.source,
+                        tokens, counts, layers_of_text, keep, dtype=self.backend.dtype, name=name
                     )
             for place in range(len(results)):
                 yield results.pop(place)
@@ -389,7 +353,7 @@ class Model(Struct, frozen=True, eq=False):
         """
         waiting: list[list[Token]] = []
         for text in texts:
-            waiting.append(self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)))
+            waiting.append(self.encode(text))
             if sum(map(len, waiting)) > at_once:
                 yield self._batches_of(waiting, layers, heads, keep)
                 waiting = []
@@ -405,15 +369,14 @@ class Model(Struct, frozen=True, eq=False):
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
         waste = WASTE if "length" not in kinds else 0.0
-        for places in (
-            _alike([len(tokens) for tokens in texts], waste) if together else [[n] for n in range(len(texts))]
-        ):
-            tokens = tuple(texts[place] for place in places)
-            if together:
-                batch_layers = self._run_batch(tokens, backend, layers, heads, keep)
-            else:
-                batch_layers = map(_with_batch_axis, self.trace(tokens[0], layers=layers, heads=heads, keep=keep))
-            yield PaddedTexts(tuple(places), tokens, batch_layers)
+        if not together:
+            for place, tokens in enumerate(texts):
+                alone = map(_with_batch_axis, self.trace(tokens, layers=layers, heads=heads, keep=keep))
+                yield PaddedTexts((place,), (tokens,), alone)
+            return
+        for places in _batches_by_length([len(tokens) for tokens in texts], waste):
+            batch = tuple(texts[place] for place in places)
+            yield PaddedTexts(tuple(places), batch, self._run_batch(batch, backend, layers, heads, keep))
 
     def _check_memory(self) -> None:
         """Raise UsageError for a decoder that has nothing to read."""
@@ -467,8 +430,8 @@ class Model(Struct, frozen=True, eq=False):
             InputError: For a source without tokens, or with too many.
         """
         if self.spec.decoder is None or self.decoder_store is None:
-            raise self._one_sided(message("an encoder-decoder, such as t5, bart or marian"))
-        tokens = self.encode(source) if isinstance(source, str) else list(source)
+            raise self._no_cross_attention(message("an encoder-decoder, such as t5, bart or marian"))
+        tokens = self.encode(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
         wide = replace(self, backend=self.computing(len(tokens)))  # what is computed with goes on unrounded
         (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True)
@@ -493,7 +456,7 @@ class Model(Struct, frozen=True, eq=False):
         spec = self.spec if self.spec.decoder is None else self.spec.decoder
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
         if cross is None:
-            raise self._one_sided(message("an encoder-decoder, such as t5 or bart, or whisper"))
+            raise self._no_cross_attention(message("an encoder-decoder, such as t5 or bart, or whisper"))
         width = cross.source_width or spec.d_model
         if self.own_layers and states.shape[-1] != width:
             raise InputError(
@@ -502,25 +465,19 @@ class Model(Struct, frozen=True, eq=False):
                 shape=states.shape[-1],
                 width=width,
             )
-        memory = self._computing_in("float64").array(states) if self.own_layers else self.backend.array(states)
+        memory = self._backend_of("float64").array(states) if self.own_layers else self.backend.array(states)
         if self.spec.decoder is None:
             return replace(self, memory=memory)
-        tokenizer = ShiftedTokenizer(self.tokenizer, spec.start)
-        return replace(
-            self,
-            spec=spec,
-            store=self.decoder_store or self.store,
-            tokenizer=tokenizer,
-            decoder_store=None,
-            memory=memory,
-        )
+        store, tokenizer = self.decoder_store or self.store, ShiftedTokenizer(self.tokenizer, spec.start)
+        return replace(self, spec=spec, store=store, tokenizer=tokenizer, decoder_store=None, memory=memory)
 
-    def _one_sided(self, expected: str) -> UnsupportedError:
+    def _no_cross_attention(self, expected: str) -> UnsupportedError:
         return UnsupportedError("a {family} model has no cross-attention", expected=expected, family=self.spec.family)
 
     def _finish_trace(
         self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace
     ) -> LayerTrace:
+        """The trace with these heads alone and the text's tokens, rounded where it was computed in a wider type."""
         partial_trace = replace(self.only(trace, heads), tokens=tokens)
         return partial_trace if computing is self.backend else round_trace(self.backend, partial_trace)
 
@@ -541,17 +498,15 @@ class Model(Struct, frozen=True, eq=False):
         if heads is EVERY or block.instead:
             return trace
         run.check("head", sorted(heads), block.attention.heads)
-        partial_trace = choose_heads(trace, sorted(heads), block.attention.heads // block.attention.kv_heads)
-        if trace.cross is None or block.cross is None:
-            return partial_trace
-        return replace(
-            partial_trace, cross=choose_heads(trace.cross, sorted(heads), block.cross.heads // block.cross.kv_heads)
-        )
+        cross = trace.cross
+        if cross is not None and block.cross is not None:
+            cross = choose_heads(cross, sorted(heads), block.cross)
+        return replace(choose_heads(trace, sorted(heads), block.attention), cross=cross)
 
 
-def choose_heads(trace: LayerTrace, heads: Sequence[int], group_size: int) -> LayerTrace:
-    """The trace with only these heads in its per-head stages; k and v by the kv head each one uses."""
-    stages = {}
+def choose_heads(trace: LayerTrace, heads: Sequence[int], attention: Attention) -> LayerTrace:
+    """The trace of an attention with only these heads in its per-head stages; k and v by the kv head each one uses."""
+    stages, group_size = {}, attention.heads // attention.kv_heads
     for name, array in trace.stages.items():
         if name in ("k", "v"):
             stages[name] = array[..., [head // group_size for head in heads], :, :]
@@ -582,7 +537,7 @@ def run_batch(
     if not texts:
         raise UsageError("a batch holds no texts", expected="at least one")
     lengths = [len(tokens) for tokens in texts]
-    _check(spec, len(set(lengths)) > 1)
+    _check_masks(spec, len(set(lengths)) > 1)
     longest = max(lengths)
     vectors = embed_texts(store, backend, texts)
     hidden = backend.full((len(texts), longest, vectors.shape[-1]), 0.0, backend.dtype_of(vectors))
@@ -608,7 +563,7 @@ def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
     )
 
 
-def _alike(lengths: Sequence[int], waste: float) -> Iterator[list[int]]:
+def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[int]]:
     """The places of texts in batches of about one length, shortest first, each of `BATCH` tokens or one text.
 
     waste: how much longer the longest may be than the shortest.
@@ -654,7 +609,7 @@ def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) 
     return array
 
 
-def _check(spec: Spec, differ: bool) -> None:
+def _check_masks(spec: Spec, differ: bool) -> None:
     """Raise UnsupportedError for what a batch cannot carry. differ: whether the texts differ in length."""
     for block in spec.blocks:
         for mask in block.attention.mask.parts_of():

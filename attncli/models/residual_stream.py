@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.block import mix_heads, run_block
-from attncli.mechanism.context import Context, Kind, Weights
+from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.feed_forward import deviation, normalise, through_norm
 from attncli.mechanism.spec import Block, Norm, Spec
 from attncli.mechanism.trace import LayerTrace, head_outputs
@@ -237,7 +237,9 @@ def read_stream(
     spec, store = model.spec, model.store
     last = max(receiver.layer for receiver in receivers)
     taps = _taps(model, backend, receivers, split)
-    context = _context(model, tokens, backend, keep)
+    # the n × n stages of long texts are held only where they are kept
+    rows = None if keep or len(tokens) <= LONG else rows_for(spec, len(tokens))
+    context = model.context(tokens, backend, keep, rows)
     reads_cross = any(receiver.layer == last and receiver.kind == "cross" for receiver in receivers)
     stop = len(spec.blocks) if follower is not None else min(last + reads_cross, len(spec.blocks))
     store.expect(range(stop))
@@ -261,8 +263,8 @@ def read_stream(
         enter(index, "self", block.norms.get("attn.in"), "attn.in", weights, hidden)
         if not waiting and follower is None:
             break
-        writer = _LayerWriter(backend, block, index, len(tokens), waiting, split, on_heads)
-        watched = replace(context, on_activation=_both(writer, follower))
+        writer = _LayerWriter(backend, block, index, len(tokens), waiting, split, on_heads, follower)
+        watched = replace(context, on_activation=writer.on_activation)
         trace = run_block(backend, block, weights, hidden, watched, index)
         writer.attend("self", trace, weights)
         if block.cross is not None and trace.cross is not None:
@@ -287,33 +289,9 @@ def mix_again(
     block = model.spec.blocks[layer]
     attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
     assert attention is not None
-    context = _context(model, tokens, backend, frozenset({"weights"}))
+    context = model.context(tokens, backend, ("weights",))
     memory = None if kind == "self" else context.memory
     return mix_heads(backend, attention, model.store.layer(backend, layer), prefix, entering, memory, context, layer)[0]
-
-
-def _context(model: Model, tokens: Sequence[Token], backend: Backend, keep: frozenset[str]) -> Context:
-    """What every layer must know; the n × n stages of long texts are held only where they are kept."""
-    memory = model.memory
-    return Context(
-        np.asarray([token.index for token in tokens]),
-        tokens[-1].index + 1,
-        memory=None if memory is None else backend.cast(memory, backend.dtype),
-        keep=keep,
-        rows=None if keep or len(tokens) <= LONG else rows_for(model.spec, len(tokens)),
-    )
-
-
-def _both(writer: _LayerWriter, follower: Follower | None) -> Callable[[int, str, Array], None]:
-    """Hands what is computed to whoever looks at it."""
-    if follower is None:
-        return writer.on_activation
-
-    def on_activation(layer: int, what: str, array: Array) -> None:
-        writer.on_activation(layer, what, array)
-        follower.on_activation(layer, what, array)
-
-    return on_activation
 
 
 def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit) -> list[_Tap]:
@@ -368,21 +346,23 @@ class _LayerWriter:
         taps: Sequence[_Tap],
         split: HeadSplit,
         on_heads: OnHeads | None,
+        follower: Follower | None,
     ) -> None:
         self._backend, self._block, self._layer, self._taps = backend, block, layer, taps
-        self._count = count
-        self._split, self._on_heads = split, on_heads
+        self._count, self._split, self._on_heads, self._follower = count, split, on_heads, follower
         self._deviations: dict[str, Floats] = {}
         self._branch_outputs: dict[str, Floats] = {}
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep what is needed of it: of a norm only what it divides by."""
+        """Keep what is needed of an activation, of a norm only what it divides by, and hand it to the follower."""
         if what in ("mlp", "conv", "mixer"):
             self._branch_outputs[what] = known_numbers(self._backend, array)
         elif not what.endswith(".in") or self._passes(what):  # on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
             self._deviations[what] = deviation(norm, known_numbers(self._backend, array))
+        if self._follower is not None:
+            self._follower.on_activation(layer, what, array)
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
         """What the heads write, and the bias that they share; what a mixer writes beside them or in their place."""

@@ -9,7 +9,7 @@ keep their number and are named; an encoder-decoder comes as its encoder, `decod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Literal
@@ -26,7 +26,7 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import message
 from attncli.mechanism.attend import RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
-from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Past, Weights, apply_interventions, visible_links
+from attncli.mechanism.context import Context, Kind, Weights, apply_interventions, visible_links
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import (
     Alibi,
@@ -45,12 +45,12 @@ from attncli.models.run import EmbeddingVectors
 from attncli.models.transformers_model import (
     ENGINE,
     Call,
+    HostedSide,
     Passage,
     Passages,
-    beside,
     build,
     forward,
-    members,
+    list_members,
     own_attention,
     register,
 )
@@ -130,14 +130,13 @@ in float32 also in a model of float64."""
 
 
 class ProbeResult(Struct, frozen=True):
-    """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]. streams: how many
-    vectors a token has between layers. before_sinks: whether the library shows weights before sinks take their
-    share."""
+    """One side of a model as a short run showed it: what it does, its modules, and the vectors that it gave, [token,
+    width]. streams: how many vectors a token has between layers. before_sinks: whether the library shows weights before
+    sinks take their share."""
 
     spec: Spec
-    layers: tuple[Any, ...]
-    attending: tuple[Any, ...]
-    gave: Array
+    side: HostedSide
+    output: Array
     streams: int
     before_sinks: bool = False
 
@@ -151,7 +150,7 @@ def has_table(hf_model: Any) -> bool:
 
 
 def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> ProbeResult:
-    """Run a few tokens, all the same, and describe what ran.
+    """Run a few tokens, all the same, and describe what ran. memory: what a decoder looks back at, [token, width].
 
     Raises UnsupportedError where attention does not go through transformers' interface, once a layer.
     """
@@ -159,13 +158,13 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
 
     def note(call: Call) -> Array:
         calls.append(call)
-        return _attended(backend, call).mixed
+        return _attention_of(backend, call).mixed
 
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     config = hf_model.config.get_text_config()
-    probe = [Token(index, "", _codes(hf_model)[0], None, None) for index in range(PROBE)]
-    ran, gave = forward(hf_model, (members(hf_model), ()), family, probe, note, backend.device, memory)
-    passages = ran.passages
+    probe = [Token(index, "", _token_ids(hf_model)[0], None, None) for index in range(PROBE)]
+    side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
+    ran, output = forward(side, probe, note)
     if not calls:
         raise UnsupportedError(
             "no attention of this {family} model goes through transformers' interface",
@@ -173,13 +172,11 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
             expected="layers that attend, whose attention the library lets others compute",
             family=repr(family),
         )
-    by_layer = [[call for call in calls if call.layer == layer] for layer in range(len(passages))]
-    modules = beside(
-        hf_model, [passage.module for passage, own_calls in zip(passages, by_layer, strict=True) if own_calls]
-    )
-    layer_calls = [
-        (passage, own_calls) for passage, own_calls in zip(passages, by_layer, strict=True) if passage.module in modules
+    by_layer = [
+        (passage, [call for call in calls if call.layer == layer]) for layer, passage in enumerate(ran.passages)
     ]
+    modules = list_members(hf_model, beside=[passage.module for passage, own_calls in by_layer if own_calls])
+    layer_calls = [(passage, own_calls) for passage, own_calls in by_layer if passage.module in modules]
     odd = [len(own_calls) for _, own_calls in layer_calls if len(own_calls) not in (0, 1 if memory is None else 2)]
     if odd:
         raise UnsupportedError(
@@ -189,48 +186,36 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
             family=repr(family),
             odd=odd[0],
         )
-    before_sinks = matches_attention(hf_model, (modules, tuple(ran.attending)), family, backend, where, memory)
+    side = replace(side, layers=modules, attending=tuple(ran.attending))
+    before_sinks = matches_attention(side, backend, where)
     entering = layer_calls[0][0].entering
     positions = None if entering is None else added_positions(hf_model, backend.numpy(entering))
     attending = next(own_calls for _, own_calls in layer_calls if own_calls)
     blocks = tuple(
-        _block(own_calls or attending, config, layer, backend, instead="" if own_calls else _kind(hf_model, passage))
+        _block(own_calls or attending, config, layer, backend, instead="" if own_calls else _mixer(hf_model, passage))
         for layer, (passage, own_calls) in enumerate(layer_calls)
     )
     inner = width if entering is None else int(entering.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
-    return ProbeResult(
-        Spec(family, inner, vocabulary, blocks, embedding),
-        modules,
-        tuple(ran.attending),
-        gave,
-        layer_calls[0][0].streams,
-        before_sinks,
-    )
+    spec = Spec(family, inner, vocabulary, blocks, embedding)
+    return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
 
 
-def matches_attention(
-    hf_weights: Any,
-    looked_at: tuple[Sequence[Any], Sequence[Any]],
-    family: str,
-    backend: Backend,
-    where: str,
-    memory: Array | None = None,
-) -> bool:
+def matches_attention(side: HostedSide, backend: Backend, where: str) -> bool:
     """Compare each attention of a short text with the library's own, given the same queries, keys, values and mask.
 
     The text is longer than the model's windows, if they are short. Returns whether the library tells weights before
     sinks take their share of them. Raises UnsupportedError for another mask, other values or other weights.
     """
-    tokens = _different_tokens(hf_weights)
+    tokens, family = _different_tokens(side.hf_model), repr(side.family)
     visible: list[Array | None] = []
     before_sinks = False
 
     def note(call: Call) -> Array:
         visible.append(call.visibility)
-        return _attended(backend, call).mixed
+        return _attention_of(backend, call).mixed
 
-    def beside(call: Call, mixed: Array, weights: Array | None) -> None:
+    def compare(call: Call, mixed: Array, weights: Array | None) -> None:
         nonlocal before_sinks
         number = next(calls)
         if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
@@ -238,47 +223,48 @@ def matches_attention(
                 "transformers masks layer {layer} of this {family} model in a way that attn does not know",
                 where=where,
                 layer=call.layer,
-                family=repr(family),
+                family=family,
             )
-        own_weights = _attended(backend, call)
-        apart = _apart(backend, own_weights.mixed, mixed)
+        ours = _attention_of(backend, call)
+        apart = _relative_difference(backend, ours.mixed, mixed)
         if weights is not None:
-            own = own_weights.stages["weights"]
-            if call.sinks is not None and _apart(backend, own, weights) > limit:
-                own, before_sinks = own / backend.sum(own, -1), True
-            apart = max(apart, _apart(backend, own, weights))
+            own_weights = ours.stages["weights"]
+            if call.sinks is not None and _relative_difference(backend, own_weights, weights) > limit:
+                own_weights, before_sinks = own_weights / backend.sum(own_weights, -1), True
+            apart = max(apart, _relative_difference(backend, own_weights, weights))
         if not apart <= limit:
             raise UnsupportedError(
                 "the attention of layer {layer} of this {family} model differs from transformers' own by {apart:.1g}",
                 where=where,
                 expected="at most {limit:g}, relative to the largest number",
                 layer=call.layer,
-                family=repr(family),
+                family=family,
                 apart=apart,
                 limit=limit,
             )
 
     calls, limit = count(), APART[backend.dtype]
-    forward(hf_weights, looked_at, family, tokens, note, backend.device, memory)
-    own_attention(hf_weights, looked_at, family, tokens, beside, backend.device, memory)
+    forward(side, tokens, note)
+    own_attention(side, tokens, compare)
     return before_sinks
 
 
-def _attended(backend: Backend, call: Call) -> RowBlock:
+def _attention_of(backend: Backend, call: Call) -> RowBlock:
+    """What our attention makes of a call, all query rows at once, with the weights kept."""
     rule = Rule(scale=call.scale, softcap=call.softcap, visibility=call.visibility, bias=call.bias, sinks=call.sinks)
     return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
 
 
-def _codes(hf_weights: Any) -> list[int]:
-    """Some ids of tokens, the last first, without the one that fills up texts."""
-    vocabulary = int(hf_weights.get_input_embeddings().weight.shape[0])
-    padding = getattr(hf_weights.config.get_text_config(), "pad_token_id", None)
+def _token_ids(hf_model: Any) -> list[int]:
+    """The last ids of a model's vocabulary, falling, without the one that fills up texts; at most 99."""
+    vocabulary = int(hf_model.get_input_embeddings().weight.shape[0])
+    padding = getattr(hf_model.config.get_text_config(), "pad_token_id", None)
     return [code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding] or [0]
 
 
-def _different_tokens(hf_weights: Any) -> list[Token]:
+def _different_tokens(hf_model: Any) -> list[Token]:
     """A text of various tokens, longer than the model's windows where these are short."""
-    config, codes = hf_weights.config.get_text_config(), _codes(hf_weights)
+    config, codes = hf_model.config.get_text_config(), _token_ids(hf_model)
     sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
     longest = getattr(config, "max_position_embeddings", None)
     reach = max((size for size in sizes if size < COMPARED[1]), default=0)
@@ -293,10 +279,10 @@ def _same_mask(first: Array | None, second: Array | None) -> bool:
     return first.shape == second.shape and bool((first == second).all())
 
 
-def _apart(backend: Backend, own_weights: Array, hf_weights: Array) -> float:
-    """The largest difference, relative to the largest of the library's numbers."""
-    own_numbers, reference = backend.numpy(own_weights), backend.numpy(hf_weights)
-    return float(np.abs(own_numbers - reference).max() / max(np.abs(reference).max(), 1e-30))
+def _relative_difference(backend: Backend, ours: Array, library_array: Array) -> float:
+    """The largest difference of two arrays of one shape, relative to the largest of the library's numbers."""
+    reference = backend.numpy(library_array)
+    return float(np.abs(backend.numpy(ours) - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
@@ -307,21 +293,21 @@ def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, 
     return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None)
 
 
-def _kind(hf_model: Any, passage: Passage) -> str:
-    """What a layer that attends to nothing does: its part that mixes tokens, else its first that is no norm, by the
-    name of its class without the model's."""
+def _mixer(hf_model: Any, passage: Passage) -> str:
+    """What a layer that attends to nothing does, in words: the name of its part that mixes tokens, else of its first
+    that is no norm, without the model's own, such as "gated delta net"."""
     model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
     parts = [name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)]
     mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
     class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
-    return re.sub(
-        r"(?<=[a-z0-9])(?=[A-Z])", " ", class_name if class_name == f"{model}Mixer" else class_name.removeprefix(model)
-    ).lower()
+    short_name = class_name if class_name == f"{model}Mixer" else class_name.removeprefix(model)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", short_name).lower()
 
 
 def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
+    """The attention of a layer as one call of the short run shows it."""
     bias = None if call.bias is None else backend.numpy(call.bias)
-    rotating = call.rotating and call.nth == 0
+    q, v, rotating = backend.numpy(call.q), backend.numpy(call.v), call.rotating and call.nth == 0
     return Attention(
         heads=int(call.q.shape[0]),
         kv_heads=int(call.k.shape[0]),
@@ -330,9 +316,7 @@ def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attenti
         scale=call.scale,
         softcap=call.softcap,
         mask=_visibility_mask(call, backend),
-        position=position_encoding(
-            config, layer, backend.numpy(call.q), backend.numpy(call.v), bias, rotating=rotating
-        ),
+        position=position_encoding(config, layer, q, v, bias, rotating=rotating),
         sinks=call.sinks is not None,
     )
 
@@ -343,16 +327,15 @@ def _visibility_mask(call: Call, backend: Backend) -> Mask:
     if call.visibility is None:
         return Everywhere()
     visibility = backend.numpy(call.visibility)[0]
-    return (
-        Causal()
-        if visibility.shape[0] > 1 and not any(visibility[i, i + 1 :].any() for i in range(len(visibility)))
-        else Everywhere()
-    )
+    return Causal() if len(visibility) > 1 and not np.triu(visibility, 1).any() else Everywhere()
 
 
 WARNING = message(
     "run by transformers' own model, with attention computed by attn; that model's masks and "
     "positions apply, also where only a part of them, or none, is named here"
+)
+SINKS_WARNING = message(
+    "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
 )
 
 
@@ -412,26 +395,19 @@ class ForeignModel(Model, frozen=True, eq=False):
         return self.backend
 
     def _run_text(
-        self,
-        tokens: list[Token],
-        layers: Sequence[int],
-        heads: Selection,
-        keep: Collection[str],
-        rows: int | None,
-        on_block: Callable[[int, str, RowBlock], None] | None,
-        past: Past | None,
-        interventions: Interventions,
+        self, tokens: list[Token], layers: Sequence[int], heads: Selection, backend: Backend, context: Context
     ) -> Iterator[LayerTrace]:
         """As of `Model`, without `past`; the whole model runs, whatever layers are asked for."""
-        if past is not None:
+        if context.past is not None:
             raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
         layer_numbers = self.spec.attending(layers)  # of the others there is no trace
         traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
+        unwatched = replace(context, keep=frozenset(), on_block=None)
 
         def answer(call: Call) -> Array:
             is_yielded = call.layer in layer_numbers
-            trace = self._layer(call, keep if is_yielded else (), rows, on_block if is_yielded else None, interventions)
+            trace = self._trace_call(call, context if is_yielded else unwatched)
             if is_yielded:
                 traces[call.layer, call.nth] = trace
             return trace.stages["mixed"]
@@ -447,16 +423,16 @@ class ForeignModel(Model, frozen=True, eq=False):
         """As `Model.decoder`."""
         if self.spec.decoder is None:
             return super().decoder(source)
-        tokens = self.encode(source) if isinstance(source, str) else list(source)
-        _, memory = self._forward(
-            tokens, lambda call: self._layer(call, (), None, None, NO_INTERVENTIONS).stages["mixed"]
-        )
+        tokens = self.encode(source)
+        context = self.context(tokens, self.backend)
+        _, memory = self._forward(tokens, lambda call: self._trace_call(call, context).stages["mixed"])
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 
     def _forward(self, tokens: Sequence[Token], answer: Callable[[Call], Array]) -> tuple[Passages, Array]:
-        modules = (self.layers, self.attending)
-        return forward(self.hf_model, modules, self.spec.family, tokens, answer, self.backend.device, self.memory)
+        family, device = self.spec.family, self.backend.device
+        side = HostedSide(self.hf_model, family, device, self.layers, self.attending, self.memory)
+        return forward(side, tokens, answer)
 
     @staticmethod
     def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
@@ -466,55 +442,38 @@ class ForeignModel(Model, frozen=True, eq=False):
         if output is not None:
             stages["concat"] = trace.stages["out"]
         stages["out"] = trace.stages["out"] if output is None else output
-        attention_input = passage.attention_inputs[nth]
-        if (
-            attention_input is not None and attention_input.shape[-1] == stages["out"].shape[-1]
-        ):  # else it is not the vectors alone
-            stages["hidden"] = attention_input
+        hidden = passage.attention_inputs[nth]
+        if hidden is not None and hidden.shape[-1] == stages["out"].shape[-1]:  # else it is not the vectors alone
+            stages["hidden"] = hidden
         before, after = passage.entering, passage.leaving
         return replace(trace, stages=stages, before=trace.before if before is None else before,
                        leaving=trace.leaving if after is None else lambda: after)  # fmt: skip
 
-    def _layer(
-        self,
-        call: Call,
-        keep: Collection[str],
-        rows: int | None,
-        on_block: Callable[[int, str, RowBlock], None] | None,
-        interventions: Interventions,
-    ) -> LayerTrace:
-        kind: Literal["self", "cross"] = "self" if call.nth == 0 else "cross"
-        block, changes = self.spec.blocks[call.layer], interventions.get((call.layer, kind), ())
+    def _trace_call(self, call: Call, context: Context) -> LayerTrace:
+        """The trace of one attention, as far as it is known before its layer ends."""
+        kind: Kind = "self" if call.nth == 0 else "cross"
+        block, changes = self.spec.blocks[call.layer], context.interventions.get((call.layer, kind), ())
         backend, spec = self.backend, block.attention if call.nth == 0 or block.cross is None else block.cross
         links = visible_links(backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2])
+        if links is not None and call.visibility is not None:
+            links = links & call.visibility
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k, spec.scale, spec.softcap),
             bias=call.bias,
             sinks=None if call.sinks is None else backend.keep(call.sinks),  # no gradients in other threads either
-            visibility=links
-            if call.visibility is None
-            else call.visibility
-            if links is None
-            else links & call.visibility,
+            visibility=call.visibility if links is None else links,
         )
-        on_layer_block = ignore_block if on_block is None else partial(on_block, call.layer, kind)
+        on_block = ignore_block if context.on_block is None else partial(context.on_block, call.layer, kind)
         square_stages, mixed, empty = compute_attention(
-            backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, on_block=on_layer_block
+            backend, call.q, call.k, call.v, rule, rows=context.rows, keep=context.keep, on_block=on_block
         )
         mixed = apply_interventions(backend, changes, mixed)
-        stages = {
-            "q": call.q,
-            "k": call.k,
-            "v": call.v,
-            **square_stages,
-            "mixed": mixed,
-            "out": join_heads(backend, mixed),
-        }
-        return LayerTrace(
-            call.layer, stages, empty, call.q, lambda: call.q
-        )  # what enters and leaves is known at its end
+        stages = {"q": call.q, "k": call.k, "v": call.v, **square_stages}
+        stages |= {"mixed": mixed, "out": join_heads(backend, mixed)}
+        # what enters and leaves is known at its end
+        return LayerTrace(call.layer, stages, empty, call.q, lambda: call.q)
 
 
 def load_foreign(
@@ -525,7 +484,7 @@ def load_foreign(
     Raises as `transformers_model.build`, InputError for missing tensors, and UnsupportedError for attention of the
     library's own making.
     """
-    backend = choose("torch", device=device, dtype=dtype)
+    backend, where = choose("torch", device=device, dtype=dtype), str(checkpoint.folder)
     register()
     hf_model, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
     # transformers would fill these with random numbers; a pooler comes after all attention
@@ -533,7 +492,7 @@ def load_foreign(
     if missing:
         raise InputError(
             "tensor {missing} is missing",
-            where=str(checkpoint.folder),
+            where=where,
             expected="every tensor of a {family} model",
             missing=repr(missing[0]),
             family=family,
@@ -542,43 +501,36 @@ def load_foreign(
     if not has_table(hf_model):
         raise UnsupportedError(
             "a model of the family {family} has no table of tokens: it reads characters by their code",
-            where=str(checkpoint.folder),
+            where=where,
             expected="a model with a vocabulary",
             family=repr(family),
         )
-    where = str(checkpoint.folder)
     first = probe_model(hf_model, family, backend, where)
-    spec, layers, attending = first.spec, first.layers, first.attending
+    spec, layers, attending = first.spec, first.side.layers, first.side.attending
     if hf_model.config.is_encoder_decoder:
-        second = probe_model(hf_model, family, backend, where, memory=first.gave)
+        second = probe_model(hf_model, family, backend, where, memory=first.output)
         config = checkpoint.config
         start = config.get("decoder_start_token_id", config.get("pad_token_id"))
         spec = replace(spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None))
-        layers, attending = layers + second.layers, attending + second.attending
+        layers, attending = (*layers, *second.side.layers), (*attending, *second.side.attending)
+    warnings = [*checkpoint.notes, WARNING, *spec.layer_notes()]
+    if first.streams > 1:
+        warnings.append(
+            message(
+                "between layers each token has {streams} vectors; what enters and leaves a layer is their mean",
+                streams=first.streams,
+            )
+        )
+    if first.before_sinks:
+        warnings.append(SINKS_WARNING)
     return ForeignModel(
         spec,
         TransformersStore(family, checkpoint.bytes_read),
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(*checkpoint.notes, WARNING, *spec.layer_notes(), *several(first.streams), *sinking(first)),
+        warnings=tuple(warnings),
         hf_model=hf_model,
-        layers=layers,
-        attending=attending,
+        layers=tuple(layers),
+        attending=tuple(attending),
     )
-
-
-def several(streams: int) -> tuple[str, ...]:
-    """What to tell of layers between which each token has several vectors."""
-    note = message(
-        "between layers each token has {streams} vectors; what enters and leaves a layer is their mean", streams=streams
-    )
-    return (note,) if streams > 1 else ()
-
-
-def sinking(probe: ProbeResult) -> tuple[str, ...]:
-    """What to tell of a model whose weights the library gives before its sinks take their share of them."""
-    note = message(
-        "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
-    )
-    return (note,) if probe.before_sinks else ()

@@ -56,16 +56,31 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
     transformers does not know or cannot build from this config, InputError for a config of more than the checkpoint
     holds or for tensors that are damaged, LimitError for a model larger than the free memory.
     """
-    torch, transformers = import_torch(), import_transformers()
-    with library_errors(family, str(checkpoint.folder)):
-        if family not in transformers.CONFIG_MAPPING:
-            raise UnsupportedError(_unknown_family(family), where=str(checkpoint.folder), expected=_expected())
-        config = transformers.CONFIG_MAPPING[family].from_dict(_harmless(checkpoint.config, str(checkpoint.folder)))
-        if type(config) not in transformers.MODEL_MAPPING:
-            raise UnsupportedError(_unknown_family(family), where=str(checkpoint.folder), expected=_expected())
-        kind = transformers.MODEL_MAPPING[type(config)]
-        kind = kind[0] if isinstance(kind, tuple) else kind
-        _refuse_other_than_text(kind, family, str(checkpoint.folder))
+    torch, transformers, where = import_torch(), import_transformers(), str(checkpoint.folder)
+    with library_errors(family, where):
+        configs, models = transformers.CONFIG_MAPPING, transformers.MODEL_MAPPING
+        if family not in configs or configs[family] not in models:
+            raise UnsupportedError(
+                "transformers knows no model of the family {family}",
+                where=where,
+                expected=message(
+                    "a family that it knows, or one that runs natively: {model_types}", model_types=listing(MODEL_TYPES)
+                ),
+                family=repr(family),
+            )
+        config = configs[family].from_dict(_harmless_keys(checkpoint.config, where))
+        classes = models[configs[family]]
+        kind = classes[0] if isinstance(classes, tuple) else classes
+        modalities = kind.input_modalities
+        reads = [modalities] if isinstance(modalities, str) else list(modalities)
+        if reads != ["text"]:
+            raise UnsupportedError(
+                "a {family} model reads {reads}, not text alone",
+                where=where,
+                expected="a model of text",
+                family=repr(family),
+                reads=listing(reads, " and "),
+            )
         with checkpoint, _no_larger(torch, checkpoint):
             model, notes = kind.from_pretrained(
                 None,
@@ -77,20 +92,6 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
                 output_loading_info=True,
             )
     return model.eval(), sorted(notes["missing_keys"])
-
-
-def _refuse_other_than_text(kind: Any, family: str, where: str) -> None:
-    """Raise UnsupportedError for a class of models that reads something else than text, or something beside it."""
-    modalities = kind.input_modalities
-    reads = [modalities] if isinstance(modalities, str) else list(modalities)
-    if reads != ["text"]:
-        raise UnsupportedError(
-            "a {family} model reads {reads}, not text alone",
-            where=where,
-            expected="a model of text",
-            family=repr(family),
-            reads=listing(reads, " and "),
-        )
 
 
 @contextmanager
@@ -109,15 +110,7 @@ def library_errors(family: str, where: str) -> Iterator[None]:
         ) from error
 
 
-def _unknown_family(family: str) -> str:
-    return message("transformers knows no model of the family {family}", family=repr(family))
-
-
-def _expected() -> str:
-    return message("a family that it knows, or one that runs natively: {model_types}", model_types=listing(MODEL_TYPES))
-
-
-def _harmless(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The config without the keys that lead elsewhere. Raises InputError for more layers than any model has."""
     harmless: dict[str, Any] = {}
     for key, value in values.items():
@@ -131,7 +124,7 @@ def _harmless(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                 most_layers=MOST_LAYERS,
             )
         if not LEADS_ELSEWHERE.fullmatch(key):
-            harmless[key] = _harmless(value, where) if isinstance(value, dict) else value
+            harmless[key] = _harmless_keys(value, where) if isinstance(value, dict) else value
     return harmless
 
 
@@ -149,9 +142,9 @@ def _tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
 @contextmanager
 def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     """Within, no model comes to be that the checkpoint cannot fill or the memory cannot hold."""
-    tensor_infos = checkpoint.names().values()
-    most = AS_OFTEN * len(tensor_infos) + BESIDES[0]
-    most_numbers = AS_OFTEN * sum(prod(info.shape) for info in tensor_infos) + BESIDES[1]
+    shapes = [info.shape for info in checkpoint.names().values()]
+    stored_numbers = sum(map(prod, shapes))
+    most, most_numbers = AS_OFTEN * len(shapes) + BESIDES[0], AS_OFTEN * stored_numbers + BESIDES[1]
     free = free_memory()
     registered_names: set[tuple[int, str]] = set()
     numbers = size = 0
@@ -168,8 +161,8 @@ def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
                 expected="what its weights can fill: {tensor_infos:,} tensors, {tensor_infos_2:,} numbers",
                 registered_names=len(registered_names),
                 numbers=numbers,
-                tensor_infos=len(tensor_infos),
-                tensor_infos_2=sum(prod(info.shape) for info in tensor_infos),
+                tensor_infos=len(shapes),
+                tensor_infos_2=stored_numbers,
             )
         buffer(module, name, tensor)
 
@@ -272,21 +265,14 @@ class Passages:
             passage.out[-1], passage.awaited_count = output.reshape((-1, output.shape[-1])), None
 
 
-def members(hf_model: Any) -> tuple[Any, ...]:
-    """Every module that stands in a list of modules: what may be a layer."""
+def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[Any, ...]:
+    """Every module that stands in a list of modules, and so may be a layer. beside: only of lists that hold one of
+    these."""
     torch: Any = import_module("torch")
     lists = [module for module in hf_model.modules() if isinstance(module, torch.nn.ModuleList)]
-    return tuple(dict.fromkeys(member for module_list in lists for member in module_list))
-
-
-def beside(hf_model: Any, attending: Sequence[Any]) -> tuple[Any, ...]:
-    """The members of the lists that these modules stand in."""
-    torch: Any = import_module("torch")
-    modules: dict[Any, None] = {}
-    for module in hf_model.modules():
-        if isinstance(module, torch.nn.ModuleList) and any(member in attending for member in module):
-            modules |= dict.fromkeys(module)
-    return tuple(modules)
+    if beside is not None:
+        lists = [modules for modules in lists if any(module in beside for module in modules)]
+    return tuple(dict.fromkeys(module for modules in lists for module in modules))
 
 
 @contextmanager
@@ -332,14 +318,13 @@ def _vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tupl
     Stored with a batch of one before; several for each token, [batch, token, stream, width] or [stream, batch, token,
     width], as their mean. then: looked through where the first hold none, for one vector per token.
     """
-    for value in first:
-        if torch.is_tensor(value) and value.is_floating_point() and value.ndim in (2, 3, 4):
-            if value.ndim < 4:
-                return (value[0] if value.ndim == 3 else value), 1
-            return (value[0].mean(1), value.shape[2]) if value.shape[0] == 1 else (value[:, 0].mean(0), value.shape[0])
-    for value in then:
-        if torch.is_tensor(value) and value.is_floating_point() and value.ndim in (2, 3):
-            return (value[0] if value.ndim == 3 else value), 1
+    for values, most_axes in ((first, 4), (then, 3)):
+        for value in values:
+            if torch.is_tensor(value) and value.is_floating_point() and 2 <= value.ndim <= most_axes:
+                if value.ndim < 4:
+                    return (value[0] if value.ndim == 3 else value), 1
+                streams_last = value.shape[0] == 1
+                return (value[0].mean(1), value.shape[2]) if streams_last else (value[:, 0].mean(0), value.shape[0])
     return None, 1
 
 
@@ -435,63 +420,55 @@ def register() -> None:
     masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)
 
 
-def forward(
-    hf_model: Any,
-    modules: tuple[Sequence[Any], Sequence[Any]],
-    family: str,
-    tokens: Sequence[Token],
-    answer: Answer,
-    device: str,
-    memory: Array | None = None,
-) -> tuple[Passages, Array]:
-    """Run one side of a model with `answer` in place of attention; what passed, and what it gives.
+class HostedSide(Struct, frozen=True, eq=False):
+    """One side of a model that transformers runs: an encoder, a decoder, or a model that is either alone.
 
-    modules: the modules that are its layers, and those that attend. memory: what a decoder looks back at, [token,
-    width]; None for an encoder or a decoder alone. Raises InputError for a token outside the embedding,
-    UnsupportedError for whatever the library raises.
+    layers: the modules that are its layers. attending: those that attend. memory: what a decoder looks back at, [token,
+    width]; None for an encoder or a decoder alone.
     """
-    return _run(hf_model, modules, family, tokens, partial(_in_place_of_attention, answer), device, memory)
+
+    hf_model: Any
+    family: str
+    device: str
+    layers: Sequence[Any]
+    attending: Sequence[Any] = ()
+    memory: Array | None = None
 
 
-def own_attention(
-    hf_model: Any,
-    looked_at: tuple[Sequence[Any], Sequence[Any]],
-    family: str,
-    tokens: Sequence[Token],
-    watch: Watch,
-    device: str,
-    memory: Array | None = None,
-) -> None:
-    """Run one side of a model eagerly with the library's own attention, `watch` looking on. Arguments, errors: as
-    `forward`."""
-    hf_model.set_attn_implementation("eager")
+def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[Passages, Array]:
+    """Run one side of a model with `answer` in place of attention; what passed, and what it gives, [token, width].
+
+    Raises InputError for a token outside the embedding, UnsupportedError for whatever the library raises.
+    """
+    return _run(side, tokens, partial(_in_place_of_attention, answer))
+
+
+def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> None:
+    """Run one side of a model eagerly with the library's own attention, `watch` looking on. Raises as `forward`."""
+    side.hf_model.set_attn_implementation("eager")
     try:
-        _run(hf_model, looked_at, family, tokens, partial(_beside_attention, watch), device, memory)
+        _run(side, tokens, partial(_beside_attention, watch))
     finally:
-        hf_model.set_attn_implementation(ENGINE)
+        side.hf_model.set_attn_implementation(ENGINE)
 
 
 def _run(
-    hf_model: Any,
-    looked_at: tuple[Sequence[Any], Sequence[Any]],
-    family: str,
-    tokens: Sequence[Token],
-    attending: Callable[[Passages], AbstractContextManager[None]],
-    device: str,
-    memory: Array | None,
+    side: HostedSide, tokens: Sequence[Token], attending: Callable[[Passages], AbstractContextManager[None]]
 ) -> tuple[Passages, Array]:
+    """What passed in a run, and what it gives, [token, width]. attending: within which attention is answered or
+    watched."""
     torch: Any = import_module("torch")
-    ids = [token.id for token in tokens]
+    hf_model, ids = side.hf_model, [token.id for token in tokens]
     if any(code is None or not 0 <= code < hf_model.get_input_embeddings().weight.shape[0] for code in ids):
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
-    id_tensor = torch.tensor([ids], device=device)
-    _as_before_any_text(hf_model)
-    with torch.no_grad(), library_errors(family, ""), passing(*looked_at) as passages, attending(passages):
-        if memory is not None:
+    id_tensor = torch.tensor([ids], device=side.device)
+    _reset_dynamic_rotary(hf_model)
+    watched = passing(side.layers, side.attending)
+    with torch.no_grad(), library_errors(side.family, ""), watched as passages, attending(passages):
+        if side.memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
-            encoder_output = outputs.MoEModelOutput(
-                last_hidden_state=memory[None]
-            )  # what a router said is asked for of some
+            # of some, what a router said is asked for
+            encoder_output = outputs.MoEModelOutput(last_hidden_state=side.memory[None])
             out = hf_model(encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False)
         elif hf_model.config.is_encoder_decoder:
             out = hf_model.get_encoder()(input_ids=id_tensor)
@@ -500,7 +477,7 @@ def _run(
         return passages, out.last_hidden_state[0]
 
 
-def _as_before_any_text(hf_model: Any) -> None:
+def _reset_dynamic_rotary(hf_model: Any) -> None:
     """Give dynamic rotary embeddings their first frequencies back, which the library stretches to the longest text so
     far: what a text gives must not depend on those before."""
     for module in hf_model.modules():
@@ -604,18 +581,7 @@ def _call(
     if extras.get("position_bias") is not None:
         bias = extras["position_bias"][0] if bias is None else bias + extras["position_bias"][0]
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    layer, nth = len(passages.passages) - 1, 0 if passages.current is None else len(passages.current.out)
-    rotating = passages.current is not None and passages.current.rotating
-    return Call(
-        query[0],
-        key[0],
-        value[0],
-        visibility,
-        bias,
-        scale,
-        extras.get("softcap"),
-        extras.get("s_aux"),
-        layer,
-        nth,
-        rotating,
-    )
+    passage, layer = passages.current, len(passages.passages) - 1
+    nth, rotating = (0, False) if passage is None else (len(passage.out), passage.rotating)
+    softcap, sinks = extras.get("softcap"), extras.get("s_aux")
+    return Call(query[0], key[0], value[0], visibility, bias, scale, softcap, sinks, layer, nth, rotating)

@@ -501,7 +501,7 @@ def _exactly(model: Model) -> Iterator[None]:
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
-    return model.encode(text) if isinstance(text, str) else model.check_tokens(model.tokenizer.ids_to_tokens(text))
+    return model.encode(text) if isinstance(text, str) else model.encode(model.tokenizer.ids_to_tokens(text))
 
 
 def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int] | None) -> list[Token] | None:

@@ -107,7 +107,7 @@ def _tokens(model: Model, text: Text) -> list[Token]:
         return model.encode(text.text)
     from attncli.inputs.chat import encode_chat
 
-    return model.check_tokens(encode_chat(model.tokenizer, text.chat))
+    return model.encode(encode_chat(model.tokenizer, text.chat))
 
 
 def cross_document(

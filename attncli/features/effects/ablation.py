@@ -311,7 +311,7 @@ def ablate_document(
                 "the other text has no place for an answer of several tokens",
                 expected="--by zero or mean, or --target of one token",
             )
-        model.check_tokens(answered)
+        model.encode(answered)
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     predicts = "logprob" in request.measures or "kl" in request.measures
     about = removed_effects.target is not None and "logprob" in request.measures and not request.every

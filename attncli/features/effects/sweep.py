@@ -200,13 +200,7 @@ class SweepText(Struct, frozen=True, eq=False):
 
     def context(self, keep: frozenset[str] = frozenset()) -> Context:
         """What every layer must know."""
-        memory = self.model.memory
-        return Context(
-            np.asarray([token.index for token in self.tokens]),
-            self.tokens[-1].index + 1,
-            memory=None if memory is None else self.backend.cast(memory, self.backend.dtype),
-            keep=keep,
-        )
+        return self.model.context(self.tokens, self.backend, keep)
 
 
 class SweepPlan(Struct, frozen=True, eq=False):

@@ -86,7 +86,7 @@ def ablate_regions(
     if model.spec.head is None:
         raise no_output_head(model.spec)
     answer = [] if target is None else target_ids(model, target)
-    model.check_tokens([*tokens, *following_tokens(model, tokens, answer[:-1])])
+    model.encode([*tokens, *following_tokens(model, tokens, answer[:-1])])
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
     runs = len(regions) + 1
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)

@@ -221,7 +221,7 @@ def _probe(
             hint="--needle FILE --haystack FILE",
             word=repr(unknown[0]),
         )
-    model.check_tokens(tokens)
+    model.encode(tokens)
     answer = [token.index for token in tokens if token.start is not None and token.end is not None
               and token.end > len(text) - len(needle.answer)]  # fmt: skip
     places = [token.index for token in tokens if token.start is not None and token.end is not None
