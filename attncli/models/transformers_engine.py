@@ -225,10 +225,10 @@ def matches_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 layer=call.layer,
                 family=family,
             )
-        ours = _attention_of(backend, call)
-        apart = _relative_difference(backend, ours.mixed, mixed)
+        block = _attention_of(backend, call)
+        apart = _relative_difference(backend, block.mixed, mixed)
         if weights is not None:
-            own_weights = ours.stages["weights"]
+            own_weights = block.stages["weights"]
             if call.sinks is not None and _relative_difference(backend, own_weights, weights) > limit:
                 own_weights, before_sinks = own_weights / backend.sum(own_weights, -1), True
             apart = max(apart, _relative_difference(backend, own_weights, weights))
@@ -279,10 +279,10 @@ def _same_mask(first: Array | None, second: Array | None) -> bool:
     return first.shape == second.shape and bool((first == second).all())
 
 
-def _relative_difference(backend: Backend, ours: Array, library_array: Array) -> float:
+def _relative_difference(backend: Backend, array: Array, library_array: Array) -> float:
     """The largest difference of two arrays of one shape, relative to the largest of the library's numbers."""
     reference = backend.numpy(library_array)
-    return float(np.abs(backend.numpy(ours) - reference).max() / max(np.abs(reference).max(), 1e-30))
+    return float(np.abs(backend.numpy(array) - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
