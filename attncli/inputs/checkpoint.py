@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
 from attncli.extras import install_command
 from attncli.inputs.files import LARGEST_FILE, PositionedFile, is_there, open_regular, read_object
-from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, Stretch, multiply_pieces, worth_it
+from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, StoredMatrix, Stretch
 from attncli.inputs.safetensors_file import (
     DTYPES,
     SafetensorsHeader,
@@ -50,8 +50,12 @@ CONVERT = (
 )
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
 EXPECTED = f"{SINGLE} or {INDEX}"
-PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.safetensors", re.ASCII)
-"""What an index may name."""
+PICKLED_SINGLE = "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
+WEIGHT_FILES = ((SINGLE, INDEX, ".safetensors"), (PICKLED_SINGLE, PICKLED_INDEX, ".bin"))
+"""A file of all weights, an index of several, and the ending of those that it names; what torch pickled comes last."""
+PLAIN_STEM = r"\w[\w.-]{0,200}"
+"""What an index may name, less the ending."""
 FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 """Types of eight bits that NumPy has no name for, and what ml_dtypes calls them."""
 QUANTISED = {
@@ -79,6 +83,16 @@ class TensorInfo(Struct, frozen=True):
     def bytes(self) -> int:
         """The size of its data."""
         return self.stop - self.start
+
+    @property
+    def row_bytes(self) -> int:
+        """The size of one row of its first axis."""
+        return self.bytes // max(self.shape[0], 1)
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """The type of its numbers in the file, which are little-endian."""
+        return dtype_of_name(self.dtype).newbyteorder("<")
 
 
 def guarded_path(folder: Path, name: str) -> Path:
@@ -128,43 +142,49 @@ def find_tensors(
     """
     single = header(guarded_path(folder, SINGLE))
     if single is not None:
-        return _tensors(single, guarded_path(folder, SINGLE), packed=packed)
+        return _tensors_of_header(single, guarded_path(folder, SINGLE), packed=packed)
     if is_there(guarded_path(folder, INDEX)):
         return _tensors_of_shards(folder, header, packed=packed)
     raise _no_weights(folder)
 
 
-def shard_names(index: Path) -> list[str]:
-    """The files that a shard index names, each once, by name. Raises InputError for an index that is malformed or
-    leads elsewhere."""
-    return _shards(_places(index), index)
+def shard_names(index: Path, ending: str) -> list[str]:
+    """The files that a shard index names, each once, by name. ending: of all of them. Raises InputError for an index
+    that is malformed or leads elsewhere."""
+    return sorted(set(_read_index(index, ending).values()))
 
 
-def _places(index: Path) -> dict[str, object]:
-    """The name of each tensor's file, by the tensor's name, as the index has it."""
-    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
-    if not isinstance(places, dict) or not places:
+def _read_index(index: Path, ending: str) -> dict[str, str]:
+    """The name of each tensor's file, by the tensor's name. Raises as `shard_names`."""
+    shards = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
         raise InputError(
             "this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file"
         )
-    return places
-
-
-def _shards(places: Mapping[str, object], index: Path) -> list[str]:
-    return sorted({_plain_name(place, index) for place in places.values()})
+    for shard in shards.values():
+        if not isinstance(shard, str) or not re.fullmatch(PLAIN_STEM + re.escape(ending), shard, re.ASCII):
+            raise InputError(
+                "this index names {place}",
+                where=str(index),
+                expected="plain names of {ending} files beside it",
+                place=repr(shard),
+                ending=ending,
+            )
+    return shards
 
 
 def _tensors_of_shards(
     folder: Path, header: Callable[[Path], SafetensorsHeader | None], *, packed: bool
 ) -> dict[str, TensorInfo]:
+    """The tensors of all files that the index names; each must lie where the index says."""
     index = guarded_path(folder, INDEX)
-    places = _places(index)
+    shards = _read_index(index, ".safetensors")
     tensors: dict[str, TensorInfo] = {}
-    for shard in _shards(places, index):
+    for shard in sorted(set(shards.values())):
         path = guarded_path(folder, shard)
         shard_header = header(path)
         if shard_header is None:
-            count = sum(place == shard for place in places.values())
+            count = sum(place == shard for place in shards.values())
             raise InputError(
                 "the shard {shard} is missing; {count} tensors lie in it",
                 where=str(folder),
@@ -173,7 +193,7 @@ def _tensors_of_shards(
                 count=count,
                 index=INDEX,
             )
-        for name, info in _tensors(shard_header, path, packed=packed).items():
+        for name, info in _tensors_of_header(shard_header, path, packed=packed).items():
             if name in tensors:
                 raise InputError(
                     "tensor {name} is in two shards",
@@ -181,8 +201,8 @@ def _tensors_of_shards(
                     expected="each tensor once",
                     name=repr(name),
                 )
-            if places.get(name) != shard:
-                statement = message("does not list it") if name not in places else f"says {places[name]!r}"
+            if shards.get(name) != shard:
+                statement = message("does not list it") if name not in shards else f"says {shards[name]!r}"
                 raise InputError(
                     "tensor {name} lies in {shard}, but the index {statement}",
                     where=str(index),
@@ -191,7 +211,7 @@ def _tensors_of_shards(
                     statement=statement,
                 )
             tensors[name] = info
-    missing = [name for name in places if name not in tensors]
+    missing = [name for name in shards if name not in tensors]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
@@ -199,23 +219,13 @@ def _tensors_of_shards(
             where=str(index),
             missing=repr(missing[0]),
             more=more,
-            places=repr(places[missing[0]]),
+            places=repr(shards[missing[0]]),
         )
     return tensors
 
 
-def _plain_name(place: object, index: Path) -> str:
-    if not isinstance(place, str) or not PLAIN_NAME.fullmatch(place):
-        raise InputError(
-            "this index names {place}",
-            where=str(index),
-            expected="plain names of .safetensors files beside it",
-            place=repr(place),
-        )
-    return place
-
-
-def _tensors(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str, TensorInfo]:
+def _tensors_of_header(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str, TensorInfo]:
+    """Where the tensors of one file lie. Raises UnsupportedError for weights of few bits, unless `packed`."""
     for entry in () if packed else header.entries.values():
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
@@ -235,6 +245,7 @@ def _tensors(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str
 
 
 def _no_weights(folder: Path) -> InputError | UnsupportedError:
+    """The error about a folder without safetensors, which says what lies there instead."""
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
         return UnsupportedError(
@@ -269,32 +280,6 @@ def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputErro
     )
 
 
-# Files that hold a checkpoint's weights as torch pickled them: `pytorch_model.bin`, or several named by an index.
-
-PICKLED_SINGLE = "pytorch_model.bin"
-PICKLED_INDEX = "pytorch_model.bin.index.json"
-PLAIN_PICKLED_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
-"""What an index may name."""
-
-
-def pickled_shards(index: Path) -> list[str]:
-    """The files that an index names, each once, by name. Raises InputError for one that is malformed or leads
-    elsewhere."""
-    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
-    names = set(places.values()) if isinstance(places, dict) and all(map(_plain, places.values())) else set()
-    if not names:
-        raise InputError(
-            "this index does not say which files hold the tensors",
-            where=str(index),
-            expected="a weight_map: tensor names, each with the plain name of a .bin file beside it",
-        )
-    return sorted(names)
-
-
-def _plain(name: object) -> bool:
-    return isinstance(name, str) and PLAIN_PICKLED_NAME.fullmatch(name) is not None
-
-
 # Memory that large arrays leave behind, given to the next ones.
 #
 # Without this, each weight would be new memory that the system must find and clear page by page, which takes longer
@@ -315,13 +300,14 @@ class Pool:
         size = prod(shape) * dtype.itemsize
         if size < LARGE:
             return np.empty(shape, dtype)
-        memory = self._memory(size)
+        memory = self._free_memory(size)
         # the root is what every view refers to in the end: NumPy follows `base` down to the first array
         root = np.frombuffer(memory, dtype, prod(shape))
         weakref.finalize(root, self._free.append, memory).atexit = False
         return root.reshape(shape)
 
-    def _memory(self, size: int) -> mmap.mmap:
+    def _free_memory(self, size: int) -> mmap.mmap:
+        """At least `size` bytes that no array uses."""
         fitting = [memory for memory in self._free if len(memory) >= size]
         if fitting:
             smallest = min(fitting, key=len)
@@ -384,8 +370,8 @@ class Checkpoint:
         neither safetensors nor torch's own files.
         """
         checkpoint = cls.describe(folder)
-        native = tensors is not None or any(is_there(guarded_path(checkpoint.folder, name)) for name in (SINGLE, INDEX))
-        if not native and is_pickled(checkpoint.folder):
+        native = tensors is not None or _has_any(checkpoint.folder, SINGLE, INDEX)
+        if not native and _has_any(checkpoint.folder, PICKLED_SINGLE, PICKLED_INDEX):
             return open_pickled(checkpoint.folder, checkpoint.config)
         checkpoint._tensors = find_tensors(checkpoint.folder) if tensors is None else dict(tensors)
         return checkpoint
@@ -409,7 +395,7 @@ class Checkpoint:
                     "these weights are quantised ({config})",
                     where=str(folder),
                     expected="float weights",
-                    config=_method(config[key]),
+                    config=_quantization_method(config[key]),
                 )
         return cls(real, config, {})
 
@@ -433,7 +419,7 @@ class Checkpoint:
         Raises InputError for a name that is not there, a file that changed, or numbers that are not finite.
         """
         info = self.info(name)
-        return self._fill(name, info, info.start, self._pool.array(info.shape, self._types(info, dtype)[1]))
+        return self._fill(name, info, info.start, self._pool.array(info.shape, dtype_of_name(dtype or info.dtype)))
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
         """The rows with these numbers on the first axis, in this order, each read once.
@@ -441,14 +427,13 @@ class Checkpoint:
         Raises as `read`, and InputError for a row outside the tensor.
         """
         info = self.info(name)
-        different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
-        for row in different[[0, -1]] if different.size else ():
-            self._check_rows(name, info, int(row), int(row) + 1)
-        different_rows = np.empty((different.size, *info.shape[1:]), self._types(info, dtype)[1])
+        different, places = self._different_rows(name, info, rows)
+        different_rows = np.empty((different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype))
         begin = 0
         for end in (*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size):
             if end > begin:
-                self._fill(name, info, self._row(info, int(different[begin])), different_rows[begin:end])
+                start = info.start + int(different[begin]) * info.row_bytes
+                self._fill(name, info, start, different_rows[begin:end])
             begin = end
         return different_rows[places]
 
@@ -466,18 +451,11 @@ class Checkpoint:
 
         W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as `read`.
         """
-        info = self.info(name)
-        ahead = self._plan is not None and self._plan.serves(name, info.start, info.stop)
-        stored_dtype = self._types(info, None)[0]
-        if (
-            self._plan is None
-            or not ahead
-            or not worth_it(x, info.shape, stored_dtype.itemsize, backend, in_out=in_out)
-        ):
+        info, plan = self.info(name), self._plan
+        stored = StoredMatrix(info.stored_dtype, info.shape, in_out)
+        if plan is None or not plan.serves(name, info.start, info.stop) or not stored.worth_pieces(x, backend):
             return None
-        product, finite = multiply_pieces(
-            self._plan.pieces(), stored_dtype, info.shape, x, backend, bias, in_out=in_out
-        )
+        product, finite = stored.multiply_pieces(plan.pieces(), x, backend, bias)
         self.bytes_read += info.bytes
         if not finite:
             raise self._not_finite(name, info, dtype_of_name(backend.dtype))
@@ -501,13 +479,10 @@ class Checkpoint:
         allowed and ends the plan. Small tensors and small plans are ignored, as direct reads serve them faster.
         """
         self._stop()
-        infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
-        if sum(info.bytes for _, info in infos) >= WORTH_A_PLAN:
+        infos = {name: info for name in names if (info := self.info(name)).bytes >= PIECE}
+        if sum(info.bytes for info in infos.values()) >= WORTH_A_PLAN:
             self._plan = ReadAhead(
-                [
-                    Stretch(self._file(info), name, info.start, info.stop, self._row(info, 1) - info.start)
-                    for name, info in infos
-                ]
+                [Stretch(self._file(info), name, info.start, info.stop, info.row_bytes) for name, info in infos.items()]
             )
 
     def close(self) -> None:
@@ -520,31 +495,26 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _fill(self, name: str, info: TensorInfo, start: int, target: Array) -> Array:
         """Fill `target` with a tensor's numbers from byte `start` of its file on, converted to its type."""
-        stored_dtype, flat = self._types(info, None)[0], target.reshape(-1)
+        stored_dtype, flat = info.stored_dtype, target.reshape(-1)
         about = f"tensor {name!r}"
         stop = start + flat.size * stored_dtype.itemsize
         in_plan = self._plan is not None and self._plan.serves(name, start, stop)
-        position, finite = 0, True
-        if stored_dtype == target.dtype and not in_plan:
-            file, step = self._file(info), PIECE // stored_dtype.itemsize
-            for position in range(0, flat.size, step):
-                part = flat[position : position + step]
-                file.fill(part.view(np.uint8).data, start + position * stored_dtype.itemsize, about)
-                finite = finite and all_finite(part)
-        elif in_plan and self._plan:
+        finite, step = True, PIECE // stored_dtype.itemsize
+        if in_plan and self._plan:
             finite = _convert_pieces(self._plan.pieces(), stored_dtype, flat)
         else:
-            for piece in self._pieces(info, start, stop, about):
-                part = piece.view(stored_dtype)
-                finite = finite and convert(part, flat[position : position + part.size])
-                position += part.size
+            file, as_stored = self._file(info), stored_dtype == target.dtype
+            buffer = None if as_stored else np.empty(min(step, flat.size), stored_dtype)
+            for position in range(0, flat.size, step):
+                target_part = flat[position : position + step]
+                part = target_part if buffer is None else buffer[: target_part.size]
+                file.fill(part.view(np.uint8).data, start + position * stored_dtype.itemsize, about)
+                finite = finite and (all_finite(part) if as_stored else convert(part, target_part))
         self.bytes_read += stop - start
         if not in_plan and stop - start >= PIECE:
             self._stop()
@@ -561,43 +531,34 @@ class Checkpoint:
             dtype=dtype.name,
         )
 
-    def _pieces(self, info: TensorInfo, start: int, stop: int, about: str) -> Iterator[Array]:
-        file = self._file(info)
-        buffer = np.empty(min(PIECE, stop - start), np.uint8)
-        for begin in range(start, stop, PIECE):
-            piece = buffer[: min(PIECE, stop - begin)]
-            file.fill(piece.data, begin, about)
-            yield piece
-
     def _file(self, info: TensorInfo) -> PositionedFile:
+        """The file that a tensor lies in, opened once."""
         if info.file not in self._files:
             self._files[info.file] = PositionedFile(info.file, what=message("a .safetensors file"))
         return self._files[info.file]
 
     def _stop(self) -> None:
+        """End what is read ahead."""
         if self._plan is not None:
             self._plan.close()
             self._plan = None
 
-    def _check_rows(self, name: str, info: TensorInfo, start: int, stop: int) -> None:
-        if not info.shape or not 0 <= start <= stop <= info.shape[0]:
-            raise InputError(
-                "tensor {name} has no rows {start} to {last}",
-                where=str(info.file),
-                expected="within its shape {shape}",
-                name=repr(name),
-                start=start,
-                last=stop - 1,
-                shape=list(info.shape),
-            )
-
-    def _row(self, info: TensorInfo, row: int) -> int:
-        return info.start + row * (info.bytes // max(info.shape[0], 1))
-
-    def _types(self, info: TensorInfo, dtype: str | None) -> tuple[np.dtype[Any], np.dtype[Any]]:
-        """How a tensor is stored, and the type to read it as."""
-        stored_dtype = dtype_of_name(info.dtype)
-        return stored_dtype.newbyteorder("<"), stored_dtype if dtype is None else dtype_of_name(dtype)
+    def _different_rows(self, name: str, info: TensorInfo, rows: Sequence[int]) -> tuple[Array, Array]:
+        """Row numbers without repeats, rising, and where each of `rows` stands among them. Raises InputError for a row
+        outside the tensor."""
+        different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        for row in different[[0, -1]].tolist() if different.size else ():
+            if not info.shape or not 0 <= row < info.shape[0]:
+                raise InputError(
+                    "tensor {name} has no rows {start} to {last}",
+                    where=str(info.file),
+                    expected="within its shape {shape}",
+                    name=repr(name),
+                    start=row,
+                    last=row,
+                    shape=list(info.shape),
+                )
+        return different, places
 
 
 def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) -> bool:
@@ -617,7 +578,8 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
     return all(finite)
 
 
-def _method(settings: object) -> str:
+def _quantization_method(settings: object) -> str:
+    """How the settings of a config.json call the way in which weights are packed."""
     match settings:
         case {"quant_method": str(method)}:
             return method
@@ -653,14 +615,14 @@ class TorchCheckpoint(Checkpoint):
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
         """As `Checkpoint.read_rows`."""
         info = self.info(name)
-        for row in rows:
-            self._check_rows(name, info, row, row + 1)
+        self._different_rows(name, info, rows)
         return self._copy(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
 
     def ahead(self, names: Sequence[str]) -> None:
         """Nothing to prepare: the system reads what is looked at."""
 
     def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
+        """Numbers of the mapped file in memory, as the float type `dtype`. Raises as `read`."""
         copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
         if not convert(source.reshape(-1), copy.reshape(-1)):
             raise self._not_finite(name, info, copy.dtype)
@@ -668,13 +630,13 @@ class TorchCheckpoint(Checkpoint):
         return copy
 
 
-def is_pickled(folder: Path) -> bool:
-    """Whether a folder's weights are pickled files of torch."""
-    return any(is_there(guarded_path(folder, name)) for name in (PICKLED_SINGLE, PICKLED_INDEX))
+def _has_any(folder: Path, *names: str) -> bool:
+    """Whether a folder has a file of one of these names."""
+    return any(is_there(guarded_path(folder, name)) for name in names)
 
 
 def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
-    """The checkpoint of a folder for which `is_pickled` holds; no tensor is read yet, but of files of the older format.
+    """The checkpoint of a folder with torch's pickled files; no tensor is read yet, but of files of the older format.
 
     Raises InputError for a missing shard, a tensor in two, or content that is no plain state_dict; UnsupportedError
     without torch.
@@ -690,7 +652,7 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
 
     tensors: dict[str, TensorInfo] = {}
     arrays: dict[str, Array] = {}
-    for path in _files(folder):
+    for path in _pickled_files(folder):
         stream, _ = open_regular(path, what="a torch file", limit=LARGEST_FILE)
         with stream:
             check_torch_zip(stream, str(path), LARGEST_FILE)
@@ -706,11 +668,12 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     return TorchCheckpoint(folder, config, tensors, arrays)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _pickled_files(folder: Path) -> Iterator[Path]:
+    """The file of all weights, or those that the index names. Raises InputError for one that is missing."""
     if is_there(guarded_path(folder, PICKLED_SINGLE)):
         yield guarded_path(folder, PICKLED_SINGLE)
         return
-    for name in pickled_shards(guarded_path(folder, PICKLED_INDEX)):
+    for name in shard_names(guarded_path(folder, PICKLED_INDEX), ".bin"):
         path = guarded_path(folder, name)
         if not is_there(path):
             raise InputError(

@@ -13,7 +13,7 @@ from attncli.arrays import backend as arrays
 from attncli.arrays import numpy_backend
 from attncli.errors import InputError
 from attncli.inputs.checkpoint import WORTH_HELP, Array, Checkpoint, TensorInfo
-from attncli.inputs.read_ahead import multiply_pieces, worth_it
+from attncli.inputs.read_ahead import StoredMatrix
 from attncli.inputs.safetensors_file import convert, dtype_of_name
 from attncli.language import listing
 
@@ -93,7 +93,7 @@ class DerivedCheckpoint(Checkpoint):
         if recipe is None:
             return super().read(name, dtype)
         info = self.info(name)
-        target = self._pool.array(info.shape, dtype_of_name(info.dtype if dtype is None else dtype))
+        target = self._pool.array(info.shape, dtype_of_name(dtype or info.dtype))
         count, whole = info.shape[0], not recipe.unit
         step = count if whole else max(1, AT_ONCE * count // (target.size * recipe.unit)) * recipe.unit
         places = iter(range(0, count, step))
@@ -116,10 +116,8 @@ class DerivedCheckpoint(Checkpoint):
         if recipe is None:
             return super().read_rows(name, rows, dtype)
         info = self.info(name)
-        different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
-        for row in different[[0, -1]] if different.size else ():
-            self._check_rows(name, info, int(row), int(row) + 1)
-        target = np.empty((different.size, *info.shape[1:]), dtype_of_name(info.dtype if dtype is None else dtype))
+        different, places = self._different_rows(name, info, rows)
+        target = np.empty((different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype))
         if different.size and recipe.unit != 1:
             target[:] = self.read(name, dtype)[different]
         for place, row in enumerate(different.tolist() if recipe.unit == 1 else ()):
@@ -142,10 +140,10 @@ class DerivedCheckpoint(Checkpoint):
         if recipe is None:
             return super().product(name, x, backend, bias, in_out=in_out)
         info = self.info(name)
-        if not recipe.unit or in_out or info.bytes < WORTH_PIECES or not worth_it(x, info.shape, 4, backend):
+        matrix = StoredMatrix(np.dtype("<f4"), info.shape)
+        if not recipe.unit or in_out or info.bytes < WORTH_PIECES or not matrix.worth_pieces(x, backend):
             return None
-        pieces = ComputedPieces(recipe, info.shape)
-        product, finite = multiply_pieces(pieces, np.dtype("<f4"), info.shape, x, backend, bias)
+        product, finite = matrix.multiply_pieces(ComputedPieces(recipe, info.shape), x, backend, bias)
         self.bytes_read += info.bytes
         if not finite:
             self.read(name, backend.dtype)  # tells which number it is

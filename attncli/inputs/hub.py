@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from inspect import signature
@@ -23,17 +23,15 @@ from msgspec import Struct
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.inputs import checkpoint
 from attncli.inputs.checkpoint import (
     CONVERT,
     INDEX,
-    PICKLED_INDEX,
     PICKLED_SINGLE,
     SINGLE,
+    WEIGHT_FILES,
     TensorInfo,
     find_tensors,
     local_header,
-    pickled_shards,
     shard_names,
 )
 from attncli.inputs.files import atomic_writer, open_regular, read_object
@@ -233,7 +231,7 @@ def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
     if commit is None or not (repository / "snapshots" / commit).is_dir():
         return None
     folder = repository / "snapshots" / commit
-    return Snapshot(hub_id.name, commit, folder, tuple(_missing(repository, folder)))
+    return Snapshot(hub_id.name, commit, folder, tuple(_missing_files(repository, folder)))
 
 
 def _commit(repository: Path, revision: str) -> str | None:
@@ -261,27 +259,28 @@ def all_cached(cache: Path) -> Iterator[Snapshot]:
         name = repository.name.removeprefix(_FOLDER).replace("--", "/")
         for folder in sorted((repository / "snapshots").glob("*")):
             if HubId.parse(name) is not None and COMMIT.fullmatch(folder.name) and (folder / "config.json").exists():
-                yield Snapshot(name, folder.name, folder, tuple(_missing(repository, folder)))
+                yield Snapshot(name, folder.name, folder, tuple(_missing_files(repository, folder)))
 
 
-def _missing(repository: Path, folder: Path) -> Iterator[str]:
+def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
+    """The names of the files that a version of a model needs and that its folder does not hold."""
     if not (folder / "config.json").exists():
         yield "config.json"
     try:
-        yield from (name for name in _weights(folder) if not (folder / name).exists())
+        yield from (name for name in _weight_files(folder) if not (folder / name).exists())
     except AttnError:
         return  # a malformed index is told by whoever opens the checkpoint
     if not (folder / TOKENIZER).exists() and not (repository / ".no_exist" / folder.name / TOKENIZER).exists():
         yield TOKENIZER
 
 
-def _weights(folder: Path) -> list[str]:
+def _weight_files(folder: Path) -> list[str]:
     """The names of the weight files that a model needs, safetensors before what torch pickled."""
-    for whole, index, shards in ((SINGLE, INDEX, shard_names), (PICKLED_SINGLE, PICKLED_INDEX, pickled_shards)):
-        if (folder / whole).exists():
-            return [whole]
+    for single, index, ending in WEIGHT_FILES:
+        if (folder / single).exists():
+            return [single]
         if (folder / index).exists():
-            return shards(folder / index)
+            return shard_names(folder / index, ending)
     return [SINGLE]
 
 
@@ -302,7 +301,7 @@ def gguf_file(place: Path) -> Path | None:
     """
     if place.is_file():
         return place
-    if any((place / name).exists() for name in (SINGLE, INDEX, PICKLED_SINGLE, PICKLED_INDEX)):
+    if any((place / name).exists() for single, index, _ in WEIGHT_FILES for name in (single, index)):
         return None
     return chosen_file(place)
 
@@ -316,7 +315,10 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     names = sorted(path.name for path in folder.glob(f"*{SUFFIX}") if not path.name.lower().startswith("mmproj"))
     firsts = [name for name in names if (match := LATER_PART.fullmatch(name)) is None or int(match[1]) == 1]
     fitting = [name for name in firsts if quantization.lower() in name.lower()]
-    if len(fitting) == 1 or (quantization and (fitting := _by_word(fitting, quantization)) and len(fitting) == 1):
+    if len(fitting) != 1 and quantization:  # as a word: "Q4_K_M" but not "Q4_K_M_L"
+        word = re.compile(rf"(?<![A-Z0-9_]){re.escape(quantization)}(?![A-Z0-9_])", re.IGNORECASE)
+        fitting = [name for name in fitting if word.search(name)]
+    if len(fitting) == 1:
         return folder / fitting[0]
     if not firsts and not quantization:
         return None
@@ -331,13 +333,7 @@ def chosen_file(folder: Path, quantization: str = "") -> Path | None:
     )  # fmt: skip
 
 
-def _by_word(names: list[str], quantization: str) -> list[str]:
-    """Those whose name has it as a word: "Q4_K_M" but not "Q4_K_M_L"."""
-    word = re.compile(rf"(?<![A-Z0-9_]){re.escape(quantization)}(?![A-Z0-9_])", re.IGNORECASE)
-    return [name for name in names if word.search(name)]
-
-
-def _cached_file(name: str, variables: Mapping[str, str]) -> ModelLocation | None:
+def _cached_gguf(name: str, variables: Mapping[str, str]) -> ModelLocation | None:
     """The GGUF file of a hub id with a quantization, in the hub's local cache; None for a name of another form.
 
     Raises InputError where the cache has none of that name: such files are not fetched.
@@ -389,7 +385,7 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists and (folder.is_dir() or (folder.suffix.lower() == ".gguf" and folder.is_file())):
         return ModelLocation(folder, name, None, "folder")
-    cached_file = None if exists else _cached_file(name, variables)
+    cached_file = None if exists else _cached_gguf(name, variables)
     if cached_file is not None:
         return cached_file
     hub_id = HubId.parse(name)
@@ -401,41 +397,26 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
             expected="a folder with config.json and model.safetensors, a .gguf file, or a hub id owner/name[@revision]",
         )
     cache = cache_folder(variables)
-    snapshot = find_snapshot(cache, hub_id)
-    missing = (
-        []
-        if snapshot is None
-        else [file for file in snapshot.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
-    )
-    if snapshot is not None and not missing:
-        return ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
-    # without its weights a model is of no use; without a tokenizer it still runs on token ids
-    usable = (
-        None
-        if snapshot is None or set(missing) - {TOKENIZER}
-        else ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
-    )
+    snapshot, missing, usable = find_snapshot(cache, hub_id), [], None
+    if snapshot is not None:
+        missing = [file for file in snapshot.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
+        cached = ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
+        if not missing:
+            return cached
+        # without its weights a model is of no use; without a tokenizer it still runs on token ids
+        usable = cached if missing == [TOKENIZER] else None
     if is_offline(variables):
         if usable is not None:
             return usable
-        what = (
-            message(
-                "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
-                file=missing[0],
-                hub_id=hub_id,
-            )
-            if missing
-            else message(
-                "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it", hub_id=hub_id
-            )
-        )
         raise InputError(
-            what,
+            "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it" if missing
+            else "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
             where=str(cache),
             expected="a model in the cache, or a folder that exists",
-            hint=message("unset HF_HUB_OFFLINE, or --model FOLDER"),
-        )
-
+            hint="unset HF_HUB_OFFLINE, or --model FOLDER",
+            file=missing[0] if missing else "",
+            hub_id=hub_id,
+        )  # fmt: skip
     try:
         folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
     except AttnError:
@@ -480,10 +461,8 @@ class Remote:
         """Ask for a file once, without the retries of a download: a person offline should not wait for them."""
         import huggingface_hub
 
-        url = self._url(name, self.hub_id.revision)
-        self._ask(
-            lambda: huggingface_hub.get_hf_file_metadata(url, token=self._token, timeout=PATIENCE), self._unreachable()
-        )
+        url, metadata = self._url(name, self.hub_id.revision), huggingface_hub.get_hf_file_metadata
+        self._ask(lambda: metadata(url, token=self._token, timeout=PATIENCE), self._unreachable())
 
     def file(self, name: str, revision: str) -> Path | None:
         """The file, fetched into the cache unless it is there; None where the model has none of that name."""
@@ -494,57 +473,50 @@ class Remote:
         if self._watch is not None and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters:
             bars["tqdm_class"] = bar_class(self._watch, name)
 
-        def fetch() -> Path:
-            return Path(
-                huggingface_hub.hf_hub_download(
-                    self.hub_id.name,
-                    name,
-                    revision=revision,
-                    cache_dir=self._cache,
-                    endpoint=self.endpoint,
-                    token=self._token,
-                    **bars,
-                )
-            )
-
-        return self._ask(fetch, self._broken_off(name))
+        source = {"cache_dir": self._cache, "endpoint": self.endpoint, "token": self._token}
+        path = self._ask(
+            lambda: huggingface_hub.hf_hub_download(self.hub_id.name, name, revision=revision, **source, **bars),
+            self._broken_off(name),
+        )
+        return None if path is None else Path(path)
 
     def header(self, name: str, revision: str) -> SafetensorsHeader | None:
         """The header of a safetensors file, none of its data; None where the model has none of that name. Raises as
         `read_header`."""
-        beginning = self._ask(lambda: self._part(name, revision, 0, BEGINNING), self._broken_off(name))
+        beginning = self._ask(lambda: self._byte_range(name, revision, 0, BEGINNING), self._broken_off(name))
         if beginning is None:
             return None
         raw, size = beginning
         header_size = 8 + int.from_bytes(raw[:8], "little")
         if len(raw) < header_size <= min(size, 8 + HEADER_LIMIT):
-            rest = self._ask(lambda: self._part(name, revision, len(raw), header_size), self._broken_off(name))
+            rest = self._ask(lambda: self._byte_range(name, revision, len(raw), header_size), self._broken_off(name))
             raw += b"" if rest is None else rest[0]
         return read_header(BytesIO(raw), size, f"{self.endpoint}/{self.hub_id} {name}")
 
-    def _part(self, name: str, revision: str, start: int, stop: int) -> tuple[bytes, int]:
-        """Bytes of a file, and its size."""
+    def _byte_range(self, name: str, revision: str, start: int, stop: int) -> tuple[bytes, int]:
+        """The bytes start..stop-1 of a file on the hub, and its size."""
         from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
         headers = {**build_hf_headers(token=self._token), "Range": f"bytes={start}-{stop - 1}"}
         response = get_session().get(self._url(name, revision), headers=headers, timeout=PATIENCE)
         hf_raise_for_status(response)
-        byte_range = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("Content-Range", ""))
-        if byte_range is None:  # the whole file was sent
+        sent_range = re.fullmatch(r"bytes [0-9]+-[0-9]+/([0-9]+)", response.headers.get("Content-Range", ""))
+        if sent_range is None:  # the whole file was sent
             return response.content[start:stop], len(response.content)
-        return response.content, int(byte_range[2])
+        return response.content, int(sent_range[1])
 
     def _url(self, name: str, revision: str) -> str:
         import huggingface_hub
 
         return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
 
-    def _ask(self, question: Callable[[], T], network_error: AttnError) -> T | None:
-        """What the hub answers, None where it has no such file. network_error: raised where the network fails."""
+    def _ask(self, request: Callable[[], T], network_error: AttnError) -> T | None:
+        """What the hub answers to a request, None where it has no such file. network_error: raised where the network
+        fails."""
         from huggingface_hub import errors
 
         try:
-            return question()
+            return request()
         except errors.LocalEntryNotFoundError as error:
             raise network_error from error
         except errors.EntryNotFoundError:
@@ -553,66 +525,53 @@ class Remote:
             raise self._translate_error(error, errors, network_error) from error
 
     def _translate_error(self, error: Exception, errors: Any, network_error: AttnError) -> AttnError:
+        """What to raise for an error of the hub's library. errors: its module of them."""
         hub_id, endpoint = self.hub_id, self.endpoint
         match error:
             case AttnError():
                 return error
             case errors.GatedRepoError():
+                what = message("{hub_id} is gated: its owner wants its terms accepted", hub_id=hub_id.name)
                 hint = message(
                     "accept its terms at {endpoint}/{hub_id}, then set HF_TOKEN", endpoint=endpoint, hub_id=hub_id.name
                 )
-                return InputError(
-                    "{hub_id} is gated: its owner wants its terms accepted",
-                    where=endpoint,
-                    hint=hint,
-                    hub_id=hub_id.name,
-                )
+                return InputError(what, where=endpoint, hint=hint)
             case errors.RepositoryNotFoundError():
                 what = message("there is no model {hub_id}, or it is private", hub_id=repr(hub_id.name))
-                return InputError(
-                    what,
-                    where=endpoint,
-                    expected="owner/name",
-                    hint="attn models list; for a private model set HF_TOKEN",
-                )
+                hint = message("attn models list; for a private model set HF_TOKEN")
+                return InputError(what, where=endpoint, expected="owner/name", hint=hint)
             case errors.RevisionNotFoundError():
-                return InputError(
-                    "{hub_id} has no revision {revision}",
-                    where=endpoint,
-                    expected="a branch, tag or commit",
-                    hub_id=hub_id.name,
-                    revision=repr(hub_id.revision),
-                )
+                revision = repr(hub_id.revision)
+                what = message("{hub_id} has no revision {revision}", hub_id=hub_id.name, revision=revision)
+                return InputError(what, where=endpoint, expected="a branch, tag or commit")
             case errors.HfHubHTTPError(response=response) if response is not None:
                 return InputError(
                     "fetching {hub_id} failed: the server answered {status_code}",
-                    where=endpoint,
-                    hub_id=hub_id,
-                    status_code=response.status_code,
-                )
-            case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(
-                error, ConnectionError | TimeoutError
-            ):
+                    where=endpoint, hub_id=hub_id, status_code=response.status_code,
+                )  # fmt: skip
+            case ConnectionError() | TimeoutError():
+                return network_error
+            case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES:
                 return network_error
             case OSError():
-                return AttnError(
-                    "fetching {hub_id} failed: {strerror}",
-                    where=error.filename or str(self._cache),
-                    hub_id=hub_id,
-                    strerror=term(error.strerror or str(error)),
-                )
+                strerror = term(error.strerror or str(error))
+                what = message("fetching {hub_id} failed: {strerror}", hub_id=hub_id, strerror=strerror)
+                return AttnError(what, where=error.filename or str(self._cache))
             case _:
                 return InputError("fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error)
 
     def _unreachable(self) -> InputError:
-        what = message("{hub_id} is not in the local cache, and the hub cannot be reached", hub_id=self.hub_id)
-        expected, hint = (
-            message("a network, a model in the cache, or a folder that exists"),
-            message("attn models list, or --model FOLDER"),
+        """The error where nothing answers at the hub's address."""
+        return InputError(
+            "{hub_id} is not in the local cache, and the hub cannot be reached",
+            where=self.endpoint,
+            expected="a network, a model in the cache, or a folder that exists",
+            hint="attn models list, or --model FOLDER",
+            hub_id=self.hub_id,
         )
-        return InputError(what, where=self.endpoint, expected=expected, hint=hint)
 
     def _broken_off(self, name: str) -> InputError:
+        """The error where a file comes in part."""
         what = message("the connection broke off while {name} of {hub_id} was fetched", name=name, hub_id=self.hub_id)
         return InputError(what, where=self.endpoint, hint="the same command again; files that are complete are kept")
 
@@ -651,7 +610,7 @@ def download(
                 hub.file(GENERATION, commit)
                 _fetch_weights(hub, commit)
             case Parts.HEADERS:
-                return folder, _tensors(hub, folder, commit)
+                return folder, _tensors_of_headers(hub, folder, commit)
             case Parts.TOKENIZER:
                 pass
             case _:
@@ -661,34 +620,28 @@ def download(
 
 def _fetch_weights(hub: Remote, commit: str) -> None:
     """Fetch the weights: safetensors, or else what torch pickled, where torch is there to read it."""
-    if hub.file(SINGLE, commit) is not None:
+    for single, index_name, ending in WEIGHT_FILES if torch_is_installed() else WEIGHT_FILES[:1]:
+        if hub.file(single, commit) is not None:
+            return
+        index = hub.file(index_name, commit)
+        if index is None:
+            continue
+        for shard in shard_names(index, ending):
+            if hub.file(shard, commit) is None:
+                raise InputError(
+                    "the shard {shard} of {hub_id} is missing",
+                    where=hub.endpoint,
+                    expected="every file that its index names",
+                    shard=repr(shard),
+                    hub_id=hub.hub_id,
+                )
         return
-    index = hub.file(INDEX, commit)
-    if index is not None:
-        _shards(hub, commit, shard_names(index))
-        return
-    if not torch_is_installed():
-        raise _no_weights(hub)
-    index = hub.file(checkpoint.PICKLED_INDEX, commit)
-    if index is not None:
-        _shards(hub, commit, checkpoint.pickled_shards(index))
-    elif hub.file(checkpoint.PICKLED_SINGLE, commit) is None:
-        raise _no_weights(hub)
+    pickled = PICKLED_SINGLE
+    expected = message("weights as safetensors, or as {pickled_single} with torch to read it", pickled_single=pickled)
+    raise _no_safetensors(hub, expected, CONVERT)
 
 
-def _shards(hub: Remote, commit: str, names: Sequence[str]) -> None:
-    for shard in names:
-        if hub.file(shard, commit) is None:
-            raise InputError(
-                "the shard {shard} of {hub_id} is missing",
-                where=hub.endpoint,
-                expected="every file that its index names",
-                shard=repr(shard),
-                hub_id=hub.hub_id,
-            )
-
-
-def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
+def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
     """Where the tensors would lie, from the headers of the files, a few kilobytes in place of gigabytes."""
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
@@ -703,13 +656,8 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
     return find_tensors(folder.resolve(), header)
 
 
-def _no_weights(hub: Remote) -> UnsupportedError:
-    pickled = checkpoint.PICKLED_SINGLE
-    expected = message("weights as safetensors, or as {pickled_single} with torch to read it", pickled_single=pickled)
-    return _no_safetensors(hub, expected, CONVERT)
-
-
 def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
+    """The error about a model whose weights cannot be read. expected: what could."""
     return UnsupportedError(
         "{hub_id} has no {single}", where=hub.endpoint, expected=expected, hint=hint, hub_id=hub.hub_id, single=SINGLE
     )

@@ -57,8 +57,7 @@ class PieceSource(Protocol):
 class Pieces:
     """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
 
-    free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each that is
-    taken.
+    free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each that is taken.
     Iterating gives (first byte, piece), which is valid until the thread asks for its next one; it raises as
     `PositionedFile`.
     """
@@ -105,11 +104,8 @@ class ReadAhead:
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
         """Whether the next bytes in line are just these."""
-        return bool(self._stretches) and (
-            self._stretches[0].tensor,
-            self._stretches[0].start,
-            self._stretches[0].stop,
-        ) == (tensor, start, stop)
+        following = self._stretches[0] if self._stretches else None
+        return following is not None and (following.tensor, following.start, following.stop) == (tensor, start, stop)
 
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""
@@ -155,133 +151,120 @@ MANY_ROWS_STEP = 2**19
 little."""
 
 
-def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend, *, in_out: bool = False) -> bool:
-    """Whether x, [row, in], is rows of floats for a matrix of this shape, [out, in], that can be multiplied with in
-    tiles. item: bytes of a stored number. in_out: whether the matrix is stored as [in, out]."""
-    if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not in_out] or len(x) < 2 or backend.device != "cpu":
-        return False
-    if backend.dtype_of(x) != backend.dtype or shape[1] * max(item, ITEM[backend.dtype]) > PIECE:
-        return False
-    if backend.name != "numpy":
-        return True
-    rows = np.asarray(x)
-    few = len(rows) <= numpy_backend.FEW_ROWS
-    if in_out:  # each piece gives a part of every sum, which is much to hold where there are many
-        return few and rows.dtype.itemsize >= 4
-    return (
-        rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and (not few or numpy_backend.block_of(rows) is not None)
-    )
+class StoredMatrix(Struct, frozen=True, eq=False):
+    """How a weight W, [out, in], lies in a file. in_out: whether as [in, out], which `shape` then is."""
 
+    dtype: np.dtype[Any]
+    shape: Sequence[int]
+    in_out: bool = False
 
-def multiply_pieces(
-    pieces: PieceSource,
-    stored_dtype: np.dtype[Any],
-    shape: Sequence[int],
-    x: AnyArray,
-    backend: Backend,
-    bias: AnyArray | None,
-    *,
-    in_out: bool = False,
-) -> tuple[AnyArray, bool]:
-    """x·Wᵀ + b, [row, out], and whether every number of W, [out, in], is finite in both types. pieces: whole rows of W,
-    or of Wᵀ where it is stored turned.
+    def worth_pieces(self, x: AnyArray, backend: Backend) -> bool:
+        """Whether x, [row, in], is rows of floats that the matrix can be multiplied with piece by piece."""
+        shape = self.shape
+        if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not self.in_out] or len(x) < 2:
+            return False
+        row_bytes = shape[1] * max(self.dtype.itemsize, ITEM[backend.dtype])
+        if backend.device != "cpu" or backend.dtype_of(x) != backend.dtype or row_bytes > PIECE:
+            return False
+        if backend.name != "numpy":
+            return True
+        rows = np.asarray(x)
+        few = len(rows) <= numpy_backend.FEW_ROWS
+        if self.in_out:  # each piece gives a part of every sum, which is much to hold where there are many
+            return few and rows.dtype.itemsize >= 4
+        can_block = not few or numpy_backend.block_of(rows) is not None
+        return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and can_block
 
-    An infinite or undefined weight leaves no number of its column finite, so that only where the first row has such a
-    number each weight is looked at.
-    """
-    if backend.name != "numpy":
-        return _by_library(pieces, stored_dtype, shape, x, backend, bias)
-    tiles = _by_turned_tiles if in_out else _by_tiles
-    product, finite = tiles(pieces, stored_dtype, shape, np.asarray(x))
-    if bias is not None:
-        product += np.asarray(bias)
-    return product, finite
+    def multiply_pieces(
+        self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
+    ) -> tuple[AnyArray, bool]:
+        """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types. pieces: whole rows as they lie.
 
+        An infinite or undefined weight leaves no number of its column finite, so that only where the first row has such
+        a number each weight is looked at.
+        """
+        if backend.name != "numpy":
+            return self._by_library(pieces, x, backend, bias)
+        product, finite = (self._by_turned_tiles if self.in_out else self._by_tiles)(pieces, np.asarray(x))
+        if bias is not None:
+            product += np.asarray(bias)
+        return product, finite
 
-def _by_library(
-    pieces: PieceSource,
-    stored_dtype: np.dtype[Any],
-    shape: Sequence[int],
-    x: AnyArray,
-    backend: Backend,
-    bias: AnyArray | None,
-) -> tuple[AnyArray, bool]:
-    """`multiply_pieces` by a library that widens and adds the bias as part of its product."""
-    rows, width = shape
-    result = backend.full((len(x), rows), 0, backend.dtype)
-    finite: list[bool] = []
+    def _by_library(
+        self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
+    ) -> tuple[AnyArray, bool]:
+        """`multiply_pieces` by a library that widens and adds the bias as part of its product."""
+        result = backend.full((len(x), self.shape[0]), 0, backend.dtype)
+        finite: list[bool] = []
 
-    def take() -> None:
-        for first, piece in pieces:
-            numbers = piece.view(stored_dtype)
-            weight = backend.array(numbers.reshape(-1, width))
-            above = first // (width * stored_dtype.itemsize)
-            part = slice(above, above + len(weight))
-            product = backend.affine(x, weight, None if bias is None else bias[part])
-            result[:, part] = product
-            finite.append(
-                bool(backend.isfinite(product[0]).all())
-                or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
-            )
+        def take() -> None:
+            for first_row, numbers in self._rows_of(pieces):
+                weight = backend.array(numbers)
+                part = slice(first_row, first_row + len(weight))
+                product = backend.affine(x, weight, None if bias is None else bias[part])
+                result[:, part] = product
+                finite.append(
+                    bool(backend.isfinite(product[0]).all())
+                    or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
+                )
 
-    with backend.shared_out(numpy_backend.MANY) as count:
-        numpy_backend.at_once([take] * count)
-    return result, all(finite)
+        with backend.shared_out(numpy_backend.MANY) as count:
+            numpy_backend.at_once([take] * count)
+        return result, all(finite)
 
+    def _by_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
+        """`multiply_pieces` a tile at a time, without a bias."""
+        rows, width = self.shape
+        result = np.empty((len(x), rows), x.dtype)
+        finite: list[bool] = []
+        few = len(x) <= numpy_backend.FEW_ROWS
+        block = numpy_backend.block_of(x) or 1 if few else 1
+        as_stored = self.dtype == x.dtype
+        many = max((STEP if few and not as_stored else MANY_ROWS_STEP) // width // block, 1) * block
 
-def _by_tiles(pieces: PieceSource, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
-    """`multiply_pieces` a tile at a time, without a bias."""
-    rows, width = shape
-    result = np.empty((len(x), rows), x.dtype)
-    finite: list[bool] = []
-    few = len(x) <= numpy_backend.FEW_ROWS
-    block = numpy_backend.block_of(x) or 1 if few else 1
-    as_stored = stored_dtype == x.dtype
-    many = max((STEP if few and not as_stored else MANY_ROWS_STEP) // width // block, 1) * block
+        @np.errstate(over="ignore", invalid="ignore")
+        def take() -> None:
+            tile = None if as_stored else np.empty((many, width), x.dtype)
+            for first_row, part in self._rows_of(pieces):
+                for row in range(0, len(part), many):
+                    tile_rows = part[row : row + many]
+                    if tile is not None:
+                        stored, tile_rows = tile_rows, tile[: len(tile_rows)]
+                        tile_rows[:] = stored
+                    product = numpy_backend.product_of_any(x, tile_rows.T, block) if few else np.matmul(x, tile_rows.T)
+                    result[:, first_row + row : first_row + row + len(tile_rows)] = product
+                    finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
 
-    @np.errstate(over="ignore", invalid="ignore")
-    def take() -> None:
-        tile = None if as_stored else np.empty((many, width), x.dtype)
-        for first, piece in pieces:
-            part = piece.view(stored_dtype).reshape(-1, width)
-            above = first // (width * stored_dtype.itemsize)
-            for row in range(0, len(part), many):
-                tile_rows = part[row : row + many]
-                if tile is not None:
-                    stored, tile_rows = tile_rows, tile[: len(tile_rows)]
-                    tile_rows[:] = stored
-                product = numpy_backend.product_of_any(x, tile_rows.T, block) if few else np.matmul(x, tile_rows.T)
-                result[:, above + row : above + row + len(tile_rows)] = product
-                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
+        numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
+        return result, all(finite)
 
-    numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
-    return result, all(finite)
+    def _by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
+        """`_by_tiles` for a matrix stored as [in, out]: each piece gives every sum a part, and the parts are added in
+        the order of the file, whichever thread made them."""
+        width, columns = self.shape
+        many = max(STEP // columns, 1)
+        parts: dict[int, Array] = {}
+        finite: list[bool] = []
 
+        @np.errstate(over="ignore", invalid="ignore")
+        def take() -> None:
+            tile = np.empty((min(many, width), columns), x.dtype)
+            for first_row, part in self._rows_of(pieces):
+                sums = np.zeros((len(x), columns), x.dtype)
+                for row in range(0, len(part), many):
+                    tile_rows = tile[: min(many, len(part) - row)]
+                    tile_rows[:] = part[row : row + many]
+                    product = np.matmul(x[:, first_row + row : first_row + row + len(tile_rows)], tile_rows)
+                    finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
+                    sums += product
+                parts[first_row] = sums
 
-def _by_turned_tiles(
-    pieces: PieceSource, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array
-) -> tuple[Array, bool]:
-    """`_by_tiles` for a matrix stored as [in, out]: each piece gives every sum a part, and the parts are added in the
-    order of the file, whichever thread made them."""
-    width, columns = shape
-    many = max(STEP // columns, 1)
-    parts: dict[int, Array] = {}
-    finite: list[bool] = []
+        numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return sum((parts[row] for row in sorted(parts)[1:]), start=parts[min(parts)]), all(finite)
 
-    @np.errstate(over="ignore", invalid="ignore")
-    def take() -> None:
-        tile = np.empty((min(many, width), columns), x.dtype)
-        for first, piece in pieces:
-            part, above = piece.view(stored_dtype).reshape(-1, columns), first // (columns * stored_dtype.itemsize)
-            sums = np.zeros((len(x), columns), x.dtype)
-            for row in range(0, len(part), many):
-                tile_rows = tile[: min(many, len(part) - row)]
-                tile_rows[:] = part[row : row + many]
-                product = np.matmul(x[:, above + row : above + row + len(tile_rows)], tile_rows)
-                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
-                sums += product
-            parts[first] = sums
-
-    numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
-    with np.errstate(over="ignore", invalid="ignore"):
-        return sum((parts[first] for first in sorted(parts)[1:]), start=parts[min(parts)]), all(finite)
+    def _rows_of(self, pieces: PieceSource) -> Iterator[tuple[int, Array]]:
+        """Each piece as rows of stored numbers, after the number of the first of them."""
+        width = self.shape[1]
+        for first_byte, piece in pieces:
+            yield first_byte // (width * self.dtype.itemsize), piece.view(self.dtype).reshape(-1, width)
