@@ -12,13 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from attncli.cli import completion
 from attncli.cli.option import (
     ANALYSIS,
-    ATTENTION,
-    COMPUTE,
     DATA,
     DELIVERY,
     DOCUMENT,
@@ -28,13 +24,22 @@ from attncli.cli.option import (
     OUTPUT,
     RUN,
     SCREEN,
-    SUBJECT,
-    TEXT,
     About,
+    analysis_option,
+    argument,
+    attention_number,
+    attention_option,
+    compute_option,
+    delivery_option,
+    model_number,
+    model_option,
     number,
     only,
     option,
     redeclare,
+    subject_number,
+    subject_option,
+    text_option,
 )
 from attncli.language import languages
 
@@ -42,29 +47,19 @@ LAYER_WEIGHTS, CHECKPOINT_ALONE = RUN | About.ONE_LAYER, RUN | About.CHECKPOINT
 AFTER_HEADS = LAYER_WEIGHTS | About.AFTER_HEADS
 
 # Options that stand on the help page in one place and change one thing.
-delivery_option = partial(option, panel=OUTPUT, about=DELIVERY)
-text_option = partial(option, panel=TEXT, about=RUN)
-subject_option = partial(option, panel=SUBJECT, about=RUN)
 checkpoint_option = partial(option, panel=MODEL, about=CHECKPOINT_ALONE)
-analysis_option = partial(option, panel=ANALYSIS, about=RUN)
 weights_option = partial(option, panel=MODEL, about=LAYER_WEIGHTS)
 weights_number = partial(number, panel=MODEL, about=LAYER_WEIGHTS)
-attention_option = partial(option, panel=ATTENTION, about=RUN)
-attention_number = partial(number, panel=ATTENTION, about=RUN)
-compute_option = partial(option, panel=COMPUTE, about=RUN)
 after_heads_option = partial(option, panel=MODEL, about=AFTER_HEADS)
 screen_option = partial(option, panel=OUTPUT, about=SCREEN)
 drawing_option = partial(option, panel=OUTPUT, about=DRAWING)
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
-TEXT_ARGUMENT = typer.Argument(
-    help="The text; - for standard input; none for a sample sentence.", show_default=False, metavar="TEXT"
-)
+TEXT_ARGUMENT = argument("The text; - for standard input; none for a sample sentence.", "TEXT")
 FILE = text_option("--file", "-f", help="Read the text from a file; - is standard input.", metavar="FILE")
-LINES = text_option("--lines", help="Every line is a text of its own.")
+LINES = text_option(help="Every line is a text of its own.")
 CHAT = text_option(
-    "--chat",
     help="Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard input.",
     metavar="FILE",
 )
@@ -72,31 +67,27 @@ CHATS = redeclare(
     CHAT, help="Messages as JSON in the checkpoint's chat template, as a text; again for a second; - is standard input."
 )
 CHAT_TEMPLATE = text_option(
-    "--chat-template", help="With --chat: a Jinja template in place of the checkpoint's.", metavar="FILE", rare=True
+    help="With --chat: a Jinja template in place of the checkpoint's.", metavar="FILE", rare=True
 )
 GENERATION_PROMPT = text_option(
     "--generation-prompt/--no-generation-prompt",
     help="With --chat: end where the assistant's answer begins. [default: yes]",
     rare=True,
 )
-IDS = text_option("--ids", help='Token ids in place of a text: "1 5 7".', metavar="IDS")
+IDS = text_option(help='Token ids in place of a text: "1 5 7".', metavar="IDS")
 REGION = text_option(
-    "--region",
     help="A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B, tokens:A-B, json:$.KEY. Repeatable.",
     metavar="NAME=SPEC",
 )
-REGIONS = text_option("--regions", help="The same from a JSON object.", metavar="FILE", rare=True)
+REGIONS = text_option(help="The same from a JSON object.", metavar="FILE", rare=True)
 TOKENIZER = text_option(
-    "--tokenizer",
     help="word, whitespace, char, byte, or a tokenizer.json. [default: word]",
     metavar="NAME|PATH",
     complete=completion.tokenizers,
 )
-WORDS = text_option("--words", help="Merge the pieces of a word: sum to it, mean from it.")
+WORDS = text_option(help="Merge the pieces of a word: sum to it, mean from it.")
 
-QUERY = subject_option(
-    "--query", help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", metavar="TOK"
-)
+QUERY = subject_option(help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", metavar="TOK")
 FROM = subject_option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", metavar="TOK")
 TO = subject_option("--to", help="The token that is looked at.", metavar="TOK")
 SPLIT = analysis_option(
@@ -105,110 +96,82 @@ SPLIT = analysis_option(
     metavar="part|token|frequency|dimension",
     complete=completion.words("part", "token", "frequency", "dimension"),
 )
-CROSS = subject_option("--cross", help="The link is to the text that --source gives: --to is a token of that.")
+CROSS = subject_option(help="The link is to the text that --source gives: --to is a token of that.")
 TARGET = subject_option(
-    "--target",
     help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
     metavar="TOK",
 )
-UNKNOWN = subject_option(
-    "--unknown", help="Also take tokens that the model does not know: to it all of these are one.", rare=True
-)
+UNKNOWN = subject_option(help="Also take tokens that the model does not know: to it all of these are one.", rare=True)
 TOKEN_COUNT = attention_number("-n", "--tokens", "--positions", help="Tokens of the text.")
-LAYER = subject_option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", metavar="L")
+LAYER = subject_option(help="Layers to show, counted from 0: 5, 0,3 or 2-5.", metavar="L")
 HEAD = subject_option(
-    "--head",
     help="Heads to show, counted from 0: 5, 0,3, 2-5, or of one layer L5H11.",
     metavar="H",
     complete=completion.heads,
 )
-ONE_LAYER = number(
-    "--layer", help="The layer, in a file that --save wrote.", panel=SUBJECT, about=RUN, metavar="L", least=0
-)
+ONE_LAYER = subject_number("--layer", help="The layer, in a file that --save wrote.", metavar="L", least=0)
 ONE_HEAD = attention_number("--head", help="The head whose bias is drawn.", metavar="H", least=0)
 
-MODEL_ARGUMENT = typer.Argument(
-    help="A folder, hub id or alias.",
-    show_default=False,
-    metavar="NAME|DIR",
-    autocompletion=completion.offer(completion.models),
-)
-CHECKPOINT = option(
+MODEL_ARGUMENT = argument("A folder, hub id or alias.", "NAME|DIR", completion.models)
+CHECKPOINT = model_option(
     "--model",
     "-m",
     help="A checkpoint: folder, hub id or alias such as minilm. [env: ATTN_MODEL]",
-    panel=MODEL,
-    about=RUN,
     metavar="NAME|DIR",
     complete=completion.models,
 )
 IGNORE_CONFIG = checkpoint_option(
-    "--ignore-config", help="Run although this key of config.json is not implemented.", metavar="KEY", rare=True
+    help="Run although this key of config.json is not implemented.", metavar="KEY", rare=True
 )
 ADAPTER = checkpoint_option(
-    "--adapter",
     help="A PEFT adapter merged into the checkpoint: its folder, perhaps with a weight; again for several.",
     metavar="DIR[:W]",
     rare=True,
 )
 SOURCE = checkpoint_option(
-    "--source",
-    help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
-    metavar="TEXT",
-    rare=True,
+    help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.", metavar="TEXT", rare=True
 )
 SOURCE_STATES = checkpoint_option(
-    "--source-states",
     help="The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.",
     metavar="FILE",
     rare=True,
 )
 GLOBAL_TOKENS = checkpoint_option(
-    "--global-tokens",
-    help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
-    metavar="I,J",
-    rare=True,
+    help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.", metavar="I,J", rare=True
 )
 WEIGHTS = weights_option(
     "--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", metavar="FILE"
 )
-EMBEDDINGS = weights_option(
-    "--embeddings", help="The input vectors, a [tokens, d_model] matrix.", metavar="FILE", rare=True
-)
-SEED = weights_option("--seed", help="Seed of the weights, or 'random'. [default: 0]", metavar="INT|random")
-SEED_NUMBER = number(
-    "--seed", help="Seed of draws and intervals.", panel=MODEL, about=RUN, metavar="INT", least=0, most=LARGEST_SEED
-)
-D_MODEL = weights_number("--d-model", help="Width of the token vectors. [default: 64]")
-NUM_HEADS = weights_number("--num-heads", help="Number of heads. [default: 1]")
+EMBEDDINGS = weights_option(help="The input vectors, a [tokens, d_model] matrix.", metavar="FILE", rare=True)
+SEED = weights_option(help="Seed of the weights, or 'random'. [default: 0]", metavar="INT|random")
+SEED_NUMBER = model_number("--seed", help="Seed of draws and intervals.", metavar="INT", least=0, most=LARGEST_SEED)
+D_MODEL = weights_number(help="Width of the token vectors. [default: 64]")
+NUM_HEADS = weights_number(help="Number of heads. [default: 1]")
 EIGHT = 8
 """Heads that seeded weights have where several are compared and `--num-heads` does not say."""
 EIGHT_HEADS = redeclare(NUM_HEADS, help="Number of heads. [default: 8]")
-D_K = weights_number("--d-k", help="Width of a query and key. [default: d_model/heads]")
-D_V = weights_number("--d-v", help="Width of a value. [default: d_model/heads]")
+D_K = weights_number(help="Width of a query and key. [default: d_model/heads]")
+D_V = weights_number(help="Width of a value. [default: d_model/heads]")
 BIAS = weights_option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]")
 OUTPUT_PROJECTION = after_heads_option(
     "--output-projection/--no-output-projection", help="W_O after the heads. [default: with several heads]", rare=True
 )
-RESIDUAL = after_heads_option("--residual", help="Add the input to the output.")
-LAYER_NORM = after_heads_option("--layer-norm", help="Layer normalization at the end.")
+RESIDUAL = after_heads_option(help="Add the input to the output.")
+LAYER_NORM = after_heads_option(help="Layer normalization at the end.")
 
 MASK = attention_option(
-    "--mask",
     help="causal, window:W, window:L,R, prefix:P, … or a file (0 = hidden). Repeat to intersect, in compare to "
     "compare; A&B intersects. 'attn mask' explains.",
     metavar="SPEC|FILE",
     complete=completion.masks,
 )
 SCALE = attention_option(
-    "--scale",
     help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]",
     metavar="SCALE",
     complete=completion.words("sqrt-dk", "sqrt-dmodel", "none"),
 )
-SOFTCAP = attention_number("--softcap", help="Bound the scores: X·tanh(score/X).", metavar="X", least=1e-30, most=1e30)
+SOFTCAP = attention_number(help="Bound the scores: X·tanh(score/X).", metavar="X", least=1e-30, most=1e30)
 POSITION = attention_option(
-    "--position",
     help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]",
     metavar="NAME",
     complete=completion.words("none", "sinusoidal", "rope", "alibi", "learned"),
@@ -220,74 +183,57 @@ ATTENTION_KIND = attention_option(
     complete=completion.words("dense", "reformer", "reformer:"),
 )
 
-BACKEND = compute_option("--backend", help="What computes.", values=("auto", "numpy", "torch"))
+BACKEND = compute_option(help="What computes.", values=("auto", "numpy", "torch"))
 DEVICE = compute_option(
-    "--device",
     help="Where torch computes: cpu, cuda or mps. [default: cpu]",
     values=("cpu", "cuda", "mps"),
     with_number=True,
     rare=True,
 )
 DTYPE = compute_option(
-    "--dtype",
-    help="Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round.",
-    values=DTYPES,
+    help="Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round.", values=DTYPES
 )
-MAX_MEMORY = compute_option(
-    "--max-memory", help="Refuse work above this. [default: what is free]", metavar="SIZE", rare=True
-)
+MAX_MEMORY = compute_option(help="Refuse work above this. [default: what is free]", metavar="SIZE", rare=True)
 
-JSON = delivery_option("--json", help="One JSON document.")
-NDJSON = delivery_option("--ndjson", help="One JSON document a line, one line a text.")
-PLAIN = delivery_option("--plain", help="Tab-separated lines, no decoration.")
-CSV = delivery_option("--csv", help="Also write the table, with commas: what --plain shows.", metavar="FILE")
+JSON = delivery_option(help="One JSON document.")
+NDJSON = delivery_option(help="One JSON document a line, one line a text.")
+PLAIN = delivery_option(help="Tab-separated lines, no decoration.")
+CSV = delivery_option(help="Also write the table, with commas: what --plain shows.", metavar="FILE")
 OUTPUT_FILE = delivery_option(
     "--output", "-o", help="Write the answer to a file; - is standard output.", metavar="FILE"
 )
 FIGURE = delivery_option("--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", metavar="FILE")
 FIGURE_STYLE = delivery_option(
-    "--figure-style", help="Of the figure: light or dark, 85mm, 300dpi.", metavar="WORDS", complete=completion.styles
+    help="Of the figure: light or dark, 85mm, 300dpi.", metavar="WORDS", complete=completion.styles
 )
 SHOW = screen_option(
-    "--show", help="Parts of the screen to show, with commas between.", metavar="PARTS", complete=completion.parts
+    help="Parts of the screen to show, with commas between.", metavar="PARTS", complete=completion.parts
 )
-CODE = drawing_option("--code", help="Each step's line of code beside its formula.", values=("numpy", "torch"))
-BRIEF = drawing_option("--brief", help="Show the answer alone.")
-STEP = delivery_option("--step", help="Wait for a key after each step.")
-FULL = screen_option("--full", help="Show every row, column and dimension.")
+CODE = drawing_option(help="Each step's line of code beside its formula.", values=("numpy", "torch"))
+BRIEF = drawing_option(help="Show the answer alone.")
+STEP = delivery_option(help="Wait for a key after each step.")
+FULL = screen_option(help="Show every row, column and dimension.")
 PRECISION = number(
-    "--precision",
-    help="Digits after the point; percentages keep their own.",
-    panel=OUTPUT,
-    about=SCREEN,
-    least=0,
-    most=17,
+    help="Digits after the point; percentages keep their own.", panel=OUTPUT, about=SCREEN, least=0, most=17
 )
-TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
+TOP = number(help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
 COLOR = delivery_option("--color", "--colour", help="Whether to use colour.", values=("auto", "always", "never"))
-ASCII = drawing_option("--ascii", help="Draw and write in ASCII only.")
+ASCII = drawing_option(help="Draw and write in ASCII only.")
 LANGUAGES = [*languages()]
 """A list: a test adds a language."""
-LANG = delivery_option("--lang", help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES)
-SCALE_COLORS = screen_option(
-    "--scale-colors", help="How weights become shades.", values=("linear", "log", "row"), rare=True
-)
-MAX_OUTPUT = option(
-    "--max-output", help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True
-)
-STAGES = option(
-    "--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, about=DOCUMENT, values=("all",), rare=True
-)
+LANG = delivery_option(help="Language of the explanations. [env: ATTN_LANG]", values=LANGUAGES)
+SCALE_COLORS = screen_option(help="How weights become shades.", values=("linear", "log", "row"), rare=True)
+MAX_OUTPUT = option(help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True)
+STAGES = option(help="'all' adds every stage to the JSON.", panel=OUTPUT, about=DOCUMENT, values=("all",), rare=True)
 METRIC = analysis_option(
-    "--metric",
     help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
     complete=completion.metrics,
     metavar="NAME",
 )
 METRIC_FILE = analysis_option(
-    "--metric-file", help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
+    help="A Python file of yours with metrics: this runs its code.", metavar="FILE", rare=True
 )
-HTML = delivery_option("--html", help="Also write one offline page to look at in a browser.", metavar="FILE")
+HTML = delivery_option(help="Also write one offline page to look at in a browser.", metavar="FILE")
 PAGE_WHY = option(
     "--why",
     help="With --html: the page also tells why these heads look where they do: L5H11,L3H1.",
@@ -296,13 +242,11 @@ PAGE_WHY = option(
     metavar="HEADS",
 )
 ALL_LINKS = analysis_option(
-    "--all-links",
-    help="Also the links that say little: of special tokens, to itself, to neighbours, to the first token.",
-    rare=True,
+    help="Also the links that say little: of special tokens, to itself, to neighbours, to the first token.", rare=True
 )
 QUIET = delivery_option("--quiet", "-q", help="No notes on standard error.")
 VERBOSE = delivery_option("--verbose", "-v", help="Say on standard error what was read and used.")
-DEBUG = delivery_option("--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", rare=True)
+DEBUG = delivery_option(help="Show a traceback when something fails. [env: ATTN_DEBUG]", rare=True)
 
 # The groups of options that commands share.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import Field, fields, is_dataclass
 from enum import Flag, auto
+from functools import partial
 from types import NoneType
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -88,21 +89,20 @@ def option(
 ) -> Any:
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
 
-    about: which forms of the answer it changes. values: the words that it takes, if those are all. with_number: each
-    also with a number after a colon. rare: the help page has it at the end of its group.
+    names: its flags; none for the parameter's own name. about: which forms of the answer it changes. values: the words
+    that it takes, if those are all. with_number: each also with a number after a colon. rare: the help page has it at
+    the end of its group.
     """
 
-    def check_words(argument: Any) -> Any:
+    def check_words(_: Any, parameter: Any, argument: Any) -> Any:
         for value in _values(argument):
             word, colon, count = str(value).partition(":")
             if (word if with_number and (not colon or whole(count) is not None) else value) not in values:
                 from difflib import get_close_matches
 
-                close = get_close_matches(str(value), values, 1)
-                hint = f"{names[0]} {close[0]}" if close else ""
-                raise UsageError(
-                    "{name} is {value}", expected=listing(values), hint=hint, name=names[0], value=repr(value)
-                )
+                name, close = parameter.opts[0], get_close_matches(str(value), values, 1)
+                hint = f"{name} {close[0]}" if close else ""
+                raise UsageError("{name} is {value}", expected=listing(values), hint=hint, name=name, value=repr(value))
         return argument
 
     complete_words = offer(words(*values) if complete is None else complete)
@@ -123,7 +123,6 @@ def option(
 class Within(Struct, frozen=True):
     """The numbers that an option takes, from `least` to `most`. above: `least` itself is too small."""
 
-    name: str
     least: float
     most: float
     above: bool
@@ -135,12 +134,13 @@ class Within(Struct, frozen=True):
             return contextual("limits", "above {lowest} to {highest}", **ends)
         return message("{lowest} to {highest}", **ends)
 
-    def check(self, argument: Any) -> Any:
-        """What is given. Raises UsageError for any number outside."""
+    def check(self, _: Any, parameter: Any, argument: Any) -> Any:
+        """The argument of an option. Raises UsageError for any number outside."""
         for value in _values(argument):
             # written so that nan is refused, too
             if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
-                raise UsageError("{name} is {value}", expected=self.description, name=self.name, value=value)
+                name = parameter.opts[0]
+                raise UsageError("{name} is {value}", expected=self.description, name=name, value=value)
         return argument
 
 
@@ -157,7 +157,7 @@ def number(
 ) -> Any:
     """An option that takes a number from `least` to `most`, which its help states. above: `least` itself is too
     small."""
-    within = Within(names[0], least, most, above)
+    within = Within(least, most, above)
     declaration = typer.Option(
         *names,
         help=f"{help} [{within.description}]",
@@ -168,6 +168,24 @@ def number(
     )
     declaration.about = about
     return declaration
+
+
+text_option = partial(option, panel=TEXT, about=RUN)
+subject_option, subject_number = partial(option, panel=SUBJECT, about=RUN), partial(number, panel=SUBJECT, about=RUN)
+model_option, model_number = partial(option, panel=MODEL, about=RUN), partial(number, panel=MODEL, about=RUN)
+attention_option = partial(option, panel=ATTENTION, about=RUN)
+attention_number = partial(number, panel=ATTENTION, about=RUN)
+analysis_option = partial(option, panel=ANALYSIS, about=RUN)
+compute_option, compute_number = partial(option, panel=COMPUTE, about=RUN), partial(number, panel=COMPUTE, about=RUN)
+answer_option = partial(option, panel=OUTPUT, about=RUN)
+delivery_option = partial(option, panel=OUTPUT, about=DELIVERY)
+delivery_number = partial(number, panel=OUTPUT, about=DELIVERY)
+
+
+def argument(help: str, metavar: str, complete: Complete | None = None) -> Any:
+    """A Typer argument, which is told by its place. Whether a file can be read is for its reader to find out."""
+    completion = None if complete is None else offer(complete)
+    return typer.Argument(help=help, metavar=metavar, show_default=False, readable=False, autocompletion=completion)
 
 
 def no_number(context: Any, parameter: Any, text: str, kind: type) -> UsageError:
@@ -375,6 +393,16 @@ def _offers(hint: Any, name: str) -> bool:
     )
 
 
+def _with_flag(hint: Any, name: str) -> Any:
+    """The annotation of a parameter; an option that declares no flag gets `--` and the parameter's name."""
+    for declaration in getattr(hint, "__metadata__", ()):
+        if isinstance(declaration, OptionInfo) and declaration.default is ...:  # where Typer has an option's first flag
+            own = copy(declaration)
+            own.default = f"--{name.replace('_', '-')}"
+            return Annotated[hint.__origin__, own]
+    return hint
+
+
 def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters of a command by name, its option groups (parameters that are dataclasses, with an `Offer` or not)
     spread into single options."""
@@ -383,7 +411,7 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     for name, parameter in inspect.signature(function).parameters.items():
         group = group_of(_unannotated(hints[name]))
         if not _is_group(group):
-            parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+            parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name))
             continue
         details = get_type_hints(group, include_extras=True)
         for part in getattr(hints[name], "__metadata__", ()):
@@ -391,12 +419,12 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
                 details |= {option: part.declare(option, details[option]) for option in part.options}
         repeatable = repeated_names(hints[name])
         for item in offered_fields(hints[name], group):
-            is_repeatable = item.name in repeatable
+            is_repeatable, hint = item.name in repeatable, _with_flag(details[item.name], item.name)
             parameters[item.name] = inspect.Parameter(
                 item.name,
                 parameter.KEYWORD_ONLY,
                 default=None if is_repeatable else item.default,
-                annotation=several(details[item.name]) if is_repeatable else details[item.name],
+                annotation=several(hint) if is_repeatable else hint,
             )
     return parameters
 

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec import Struct
@@ -153,8 +154,9 @@ def _check(name: str, value: object, where: str) -> str | int:
         )
     declaration = _declaration(name)
     if declaration.callback is not None:
+        option_name = name if name == "palette" else f"--{name.replace('_', '-')}"
         try:
-            declaration.callback(value)
+            declaration.callback(None, SimpleNamespace(opts=[option_name]), value)
         except UsageError as error:
             error.where = where
             raise

@@ -14,7 +14,18 @@ from attncli.cli import completion, declarations
 from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup, command_app
-from attncli.cli.option import DELIVERY, DRAWING, OUTPUT, RUN, SUBJECT, number, only, option, redeclare
+from attncli.cli.option import (
+    DRAWING,
+    RUN,
+    SUBJECT,
+    argument,
+    delivery_option,
+    number,
+    only,
+    option,
+    redeclare,
+    subject_option,
+)
 from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
@@ -46,26 +57,19 @@ class CorpusOptions:
     """Which texts are scanned."""
 
     format: Annotated[
-        str | None,
-        corpus_option("--format", help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", metavar="KIND"),
+        str | None, corpus_option(help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", metavar="KIND")
     ] = None
-    sample: Annotated[
-        int, corpus_number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", least=0)
-    ] = 0
+    sample: Annotated[int, corpus_number(help="Only so many texts, drawn by a hash of each; 0 for all.", least=0)] = 0
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
-    dedupe: Annotated[bool, corpus_option("--dedupe", help="Count texts that occur again once.")] = False
+    dedupe: Annotated[bool, corpus_option(help="Count texts that occur again once.")] = False
     cluster: Annotated[
-        str, corpus_option("--cluster", help="Field that tells what belongs together, for intervals.", metavar="FIELD")
+        str, corpus_option(help="Field that tells what belongs together, for intervals.", metavar="FIELD")
     ] = ""
-    max_tokens: Annotated[
-        int, corpus_number("--max-tokens", help="Longest text; 0 for the model's own limit.", least=0)
-    ] = 0
-    over: Annotated[str, corpus_option("--over", help="What becomes of longer texts.", values=("skip", "truncate"))] = (
-        "skip"
+    max_tokens: Annotated[int, corpus_number(help="Longest text; 0 for the model's own limit.", least=0)] = 0
+    over: Annotated[str, corpus_option(help="What becomes of longer texts.", values=("skip", "truncate"))] = "skip"
+    skip_unknown: Annotated[bool, corpus_option(help="Leave out texts with words that the model does not know.")] = (
+        False
     )
-    skip_unknown: Annotated[
-        bool, corpus_option("--skip-unknown", help="Leave out texts with words that the model does not know.")
-    ] = False
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,13 @@ class StatisticsOptions:
     metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=MEASURE)] = None
     labels: Annotated[bool, measure_option("--labels/--no-labels", help="Label the heads, with intervals.")] = True
     words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
-    rows: Annotated[bool, measure_option("--rows", help="Also a table of every text and head, as Parquet.")] = False
+    rows: Annotated[bool, measure_option(help="Also a table of every text and head, as Parquet.")] = False
     find: Annotated[
         list[str] | None,
-        measure_option("--find", help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', metavar="WHICH"),
+        measure_option(help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', metavar="WHICH"),
     ] = None
     effects: Annotated[
-        str | None,
-        measure_option("--effects", help="Also what taking heads away changes; needs --head.", values=("zero", "mean")),
+        str | None, measure_option(help="Also what taking heads away changes; needs --head.", values=("zero", "mean"))
     ] = None
     head: Annotated[
         list[str] | None,
@@ -91,15 +94,10 @@ class StatisticsOptions:
     ] = None
     why: Annotated[
         list[str] | None,
-        measure_option(
-            "--why", help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.", metavar="HEADS"
-        ),
+        measure_option(help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.", metavar="HEADS"),
     ] = None
     examples: Annotated[
-        int,
-        measure_number(
-            "--examples", help="Texts told of each tenth of a metric's values; 0 for none.", least=0, most=20
-        ),
+        int, measure_number(help="Texts told of each tenth of a metric's values; 0 for none.", least=0, most=20)
     ] = 3
     links: Annotated[
         bool, measure_option("--links/--no-links", help="Count which tokens the strongest links go between.")
@@ -117,15 +115,12 @@ class RunningOptions:
     """How shards are computed."""
 
     workers: Annotated[
-        int,
-        running_number("--workers", help="Processes, at most one per processor; 0 for as many.", least=0, most=1024),
+        int, running_number(help="Processes, at most one per processor; 0 for as many.", least=0, most=1024)
     ] = 0
     part: Annotated[
-        str | None, running_option("--part", help="One of several parts that run side by side: 2/8.", metavar="I/N")
+        str | None, running_option(help="One of several parts that run side by side: 2/8.", metavar="I/N")
     ] = None
-    engine: Annotated[str, running_option("--engine", help="here, ray, ray:ADDRESS or ray:local.", metavar="NAME")] = (
-        "here"
-    )
+    engine: Annotated[str, running_option(help="here, ray, ray:ADDRESS or ray:local.", metavar="NAME")] = "here"
     device: Annotated[str | None, redeclare(declarations.DEVICE, common=True)] = None
     dtype: Annotated[str, declarations.DTYPE] = "float32"
 
@@ -171,7 +166,7 @@ CompareOutput = Annotated[
 VerifyOutput = Annotated[
     OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "brief")
 ]
-Folder = Annotated[Path, typer.Argument(help="A folder that attn scan wrote.", metavar="OUT", show_default=False)]
+Folder = Annotated[Path, argument("A folder that attn scan wrote.", "OUT")]
 
 
 def start(
@@ -181,34 +176,20 @@ def start(
     measure: StatisticsOptions,
     running: RunningOptions,
     model: Annotated[
-        str | None,
-        typer.Argument(
-            help="A folder, hub id or alias; none where --model names it.",
-            show_default=False,
-            metavar="NAME|DIR",
-            autocompletion=completion.offer(completion.models),
-        ),
+        str | None, argument("A folder, hub id or alias; none where --model names it.", "NAME|DIR", completion.models)
     ] = None,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard input.",
-            metavar="CORPUS...",
-            show_default=False,
+        argument(
+            "Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard input.", "CORPUS..."
         ),
     ] = None,
     model_name: Annotated[str | None, declarations.CHECKPOINT] = None,
     adapter: Annotated[list[str] | None, declarations.ADAPTER] = None,
     out: Annotated[
         Path | None,
-        option(
-            "--output",
-            "-o",
-            "--out",
-            help="Folder of the scan; the same command again goes on.",
-            panel=OUTPUT,
-            about=DELIVERY,
-            metavar="DIR",
+        delivery_option(
+            "--output", "-o", "--out", help="Folder of the scan; the same command again goes on.", metavar="DIR"
         ),
     ] = None,
 ) -> None:
@@ -364,12 +345,7 @@ def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOpt
 def show(
     ctx: typer.Context,
     output: ScanOutput,
-    out: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders that attn scan wrote; several for --html or --site.", metavar="OUT...", show_default=False
-        ),
-    ],
+    out: Annotated[list[Path], argument("Folders that attn scan wrote; several for --html or --site.", "OUT...")],
     head: Annotated[
         str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H")
     ] = None,
@@ -378,24 +354,17 @@ def show(
         redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT, about=DRAWING),
     ] = None,
     deciles: Annotated[
-        bool,
-        option(
-            "--deciles", help="Texts of each tenth of the metric's values; needs --head.", panel=SUBJECT, about=DRAWING
-        ),
+        bool, option(help="Texts of each tenth of the metric's values; needs --head.", panel=SUBJECT, about=DRAWING)
     ] = False,
     alike: Annotated[
         bool,
-        option(
-            "--alike",
-            help="Heads most like it, over its texts and by their weights, which runs the model; needs --head.",
-            panel=SUBJECT,
-            about=RUN,
+        subject_option(
+            help="Heads most like it, over its texts and by their weights, which runs the model; needs --head."
         ),
     ] = False,
     shade: Annotated[
         bool,
         option(
-            "--shade",
             help="Shade these texts by where the head looks, which runs the model; needs --head.",
             panel=SUBJECT,
             about=DRAWING,
@@ -404,12 +373,8 @@ def show(
     html: Annotated[Path | None, declarations.HTML] = None,
     site: Annotated[
         Path | None,
-        option(
-            "--site",
-            help="Also write a folder for a web server: an index, a page and JSON of each scan.",
-            panel=OUTPUT,
-            about=DELIVERY,
-            metavar="DIR",
+        delivery_option(
+            help="Also write a folder for a web server: an index, a page and JSON of each scan.", metavar="DIR"
         ),
     ] = None,
 ) -> None:
@@ -545,14 +510,11 @@ def verify(
     ctx: typer.Context,
     output: VerifyOutput,
     out: Folder,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(help="Where its corpus is now, if it was moved.", metavar="CORPUS...", show_default=False),
-    ] = None,
+    texts: Annotated[list[str] | None, argument("Where its corpus is now, if it was moved.", "CORPUS...")] = None,
     model: Annotated[
         str | None, redeclare(declarations.CHECKPOINT, help="Where its model is now, if it was moved.")
     ] = None,
-    shards: Annotated[int, running_number("--shards", help="How many shards to compute again.")] = 3,
+    shards: Annotated[int, running_number(help="How many shards to compute again.")] = 3,
     metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=RUNNING)] = None,
 ) -> None:
     """Compute some shards again and compare them with their files.

@@ -21,20 +21,32 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DOCUMENT, DRAWING, OUTPUT, RUN, SCREEN, About, flat, number, option
 from attncli.features.run import command as run_command
 
-DECLARES = {"option", "number", "Option", "Argument"}
+DECLARES = {"option", "number", "argument"}
 MEANS_TWO = (
     "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
     "--batch", "--save", "--by", "--why",
 )  # fmt: skip
 """Spellings that are declared twice, once for commands that take less of it: one head, a seed that is a number."""
 
+
+def declared_name(node: ast.AST) -> str:
+    """The name of a parameter, of a field or of a constant that an option is declared for; "" for other nodes."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) | ast.arg(arg=name):
+            return name.lower()
+    return ""
+
+
 CALLS = [
-    node
+    (node, declared_name(parent))
     for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
     if path.parent.name == "cli" or path.stem == "command"
-    for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    for parent in ast.walk(ast.parse(path.read_text("utf-8")))
+    if declared_name(parent)
+    for node in ast.walk(parent)
     if isinstance(node, ast.Call) and re.split("[._]", ast.unparse(node.func))[-1] in DECLARES
 ]
+"""The calls that declare options and arguments, each with the name of what it is declared for."""
 
 
 def repeated(values: list[str]) -> dict[str, int]:
@@ -42,22 +54,23 @@ def repeated(values: list[str]) -> dict[str, int]:
 
 
 def test_a_spelling_is_declared_once():
-    spelled = [
-        part.value
-        for node in CALLS
-        for part in node.args
-        if isinstance(part, ast.Constant) and str(part.value).startswith("--")
-    ]
+    spelled = []
+    for node, name in CALLS:
+        flags = [
+            part.value for part in node.args if isinstance(part, ast.Constant) and str(part.value).startswith("--")
+        ]
+        if any(word.arg == "help" for word in node.keywords):
+            spelled += flags or [f"--{name.replace('_', '-')}"]
     assert len(spelled) > 100
     assert repeated(spelled) == dict.fromkeys(MEANS_TWO, 2)
 
 
 def test_a_sentence_is_written_once():
     said = [
-        word.value.value
-        for node in CALLS
-        for word in node.keywords
-        if word.arg == "help" and isinstance(word.value, ast.Constant)
+        sentence.value
+        for node, _ in CALLS
+        for sentence in [*node.args, *(word.value for word in node.keywords if word.arg == "help")]
+        if isinstance(sentence, ast.Constant) and " " in str(sentence.value)
     ]
     assert len(said) > 100
     assert repeated(said) == {}

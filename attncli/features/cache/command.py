@@ -19,7 +19,7 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import ATTENTION, RUN, meaning, option, redeclare, without
+from attncli.cli.option import attention_option, meaning, redeclare, without
 from attncli.cli.output import KeptRuns, validate_options, write_kept_runs, write_with_figure
 from attncli.cli.progress import progress
 from attncli.language import message
@@ -41,24 +41,15 @@ def cache(
     output: Annotated[PagedOutput, without("precision", "scale_colors", "max_output")],
     policy: Annotated[
         list[str] | None,
-        option(
-            "--policy",
+        attention_option(
             help="h2o, snapkv, tova, sinks or random, alone or with numbers: h2o:256. Repeatable. [default: all]",
-            panel=ATTENTION,
-            about=RUN,
             metavar="SPEC",
             complete=completion.words(*POLICIES),
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        option(
-            "--budget",
-            help="Keys to keep, each tried: 64,128. [default: a quarter of the text]",
-            panel=ATTENTION,
-            about=RUN,
-            metavar="N,N",
-        ),
+        attention_option(help="Keys to keep, each tried: 64,128. [default: a quarter of the text]", metavar="N,N"),
     ] = None,
     target: Annotated[
         str | None,

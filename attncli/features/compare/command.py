@@ -24,18 +24,15 @@ from attncli.cli.declarations import (
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
-    DELIVERY,
     DRAWING,
-    MODEL,
-    OUTPUT,
-    RUN,
     SCREEN,
     About,
     Repeated,
+    argument,
+    delivery_number,
     meaning,
-    number,
+    model_option,
     only,
-    option,
     repeat,
     subjects_of,
 )
@@ -214,20 +211,13 @@ def compare(
     page: PageOptions,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="One text or two; weight files; checkpoint folders; saved runs (.json).",
-            show_default=False,
-            metavar="[TEXT|FILE]...",
-        ),
+        argument("One text or two; weight files; checkpoint folders; saved runs (.json).", "[TEXT|FILE]..."),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
     with_adapter: Annotated[
         str | None,
-        option(
-            "--with-adapter",
+        model_option(
             help="The other side: the same model with this PEFT adapter, a folder, perhaps with a weight.",
-            panel=MODEL,
-            about=RUN,
             metavar="DIR[:W]",
         ),
     ] = None,
@@ -235,15 +225,7 @@ def compare(
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
     fail_above: Annotated[
         float | None,
-        number(
-            "--fail-above",
-            help="Exit 1 when a weight differs by more than this.",
-            panel=OUTPUT,
-            about=DELIVERY,
-            metavar="X",
-            least=0,
-            most=1e30,
-        ),
+        delivery_number(help="Exit 1 when a weight differs by more than this.", metavar="X", least=0, most=1e30),
     ] = None,
 ) -> None:
     """What differs between two texts, heads, layers, masks, scales, positions, models or files: B minus A.

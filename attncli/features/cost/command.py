@@ -10,7 +10,13 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import ATTENTION, COMPUTE, RUN, number, option, redeclare, without
+from attncli.cli.option import (
+    attention_number,
+    compute_number,
+    compute_option,
+    redeclare,
+    without,
+)
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 
@@ -27,26 +33,16 @@ def cost(
     ] = None,
     num_heads: Annotated[int | None, declarations.EIGHT_HEADS] = None,
     window: Annotated[
-        int,
-        number(
-            "--window",
-            help="Keys of the sliding window, the query's own included.",
-            panel=ATTENTION,
-            about=RUN,
-            metavar="W",
-        ),
+        int, attention_number(help="Keys of the sliding window, the query's own included.", metavar="W")
     ] = 128,
-    chunk: Annotated[int, number("--chunk", help="Chunk length of hash attention.", panel=ATTENTION, about=RUN)] = 64,
-    rounds: Annotated[int, number("--rounds", help="Rounds of hash attention.", panel=ATTENTION, about=RUN)] = 1,
+    chunk: Annotated[int, attention_number(help="Chunk length of hash attention.")] = 64,
+    rounds: Annotated[int, attention_number(help="Rounds of hash attention.")] = 1,
     mask: Annotated[list[str] | None, declarations.MASK] = None,
-    rows: Annotated[
-        int, number("--block-rows", help="Query rows at a time when streaming.", panel=COMPUTE, about=RUN, rare=True)
-    ] = 128,
+    rows: Annotated[int, compute_number("--block-rows", help="Query rows at a time when streaming.", rare=True)] = 128,
     dtype: Annotated[str, declarations.DTYPE] = "float32",
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     measure: Annotated[
-        bool,
-        option("--time", "--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE, about=RUN),
+        bool, compute_option("--time", "--measure", help="Time it on this machine, with NumPy and torch.")
     ] = False,
 ) -> None:
     """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.

@@ -10,7 +10,7 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import AttentionOptions, ChatOptions, ComputeOptions, ModelOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import RUN, SCREEN, TEXT, About, meaning, option, without
+from attncli.cli.option import RUN, SCREEN, About, argument, meaning, text_option, without
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -30,27 +30,12 @@ def cross(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors"), meaning(top=About.JSON | SCREEN, max_output=RUN)],
     page: PageOptions,
-    query_text: Annotated[
-        str | None,
-        typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT"),
-    ] = None,
+    query_text: Annotated[str | None, argument("The text that asks; - for standard input.", "QUERY_TEXT")] = None,
     key_text: Annotated[
-        str | None,
-        typer.Argument(
-            help="The text that is looked at; - for standard input. None with --source-states.",
-            show_default=False,
-            metavar="KEY_TEXT",
-        ),
+        str | None, argument("The text that is looked at; - for standard input. None with --source-states.", "KEY_TEXT")
     ] = None,
     value_text: Annotated[
-        str | None,
-        option(
-            "--value-text",
-            help="Values from a third text, with a token for every key.",
-            panel=TEXT,
-            about=RUN,
-            metavar="TEXT",
-        ),
+        str | None, text_option(help="Values from a third text, with a token for every key.", metavar="TEXT")
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,

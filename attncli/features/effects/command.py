@@ -23,16 +23,16 @@ from attncli.cli.declarations import (
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
-    ANALYSIS,
     DOCUMENT,
-    MODEL,
-    OUTPUT,
-    RUN,
     SUBJECT,
+    analysis_option,
+    answer_option,
+    argument,
     meaning,
+    model_option,
     only,
-    option,
     redeclare,
+    subject_option,
     without,
 )
 from attncli.cli.output import (
@@ -59,9 +59,7 @@ if TYPE_CHECKING:
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
-VERSUS = option(
-    "--versus", help="Take this token's logit away from the target's.", panel=SUBJECT, about=RUN, metavar="TOK"
-)
+VERSUS = subject_option(help="Take this token's logit away from the target's.", metavar="TOK")
 QUERY = redeclare(
     declarations.QUERY,
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
@@ -75,20 +73,15 @@ class MeasureOptions:
 
     measure: Annotated[
         str | None,
-        option(
-            "--measure",
+        subject_option(
             help="vector, logprob, kl; several with commas. [default: vector; with --target logprob]",
-            panel=SUBJECT,
-            about=RUN,
             metavar="NAMES",
             complete=completion.several("vector", "logprob", "kl"),
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None
     target: Annotated[str | None, declarations.TARGET] = None
-    every: Annotated[
-        bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=SUBJECT, about=RUN)
-    ] = False
+    every: Annotated[bool, subject_option(help="With --measure logprob: the mean over all positions.")] = False
 
 
 def measures(options: MeasureOptions) -> tuple[Measure, ...]:
@@ -148,49 +141,24 @@ WAYS = ("zero", "mean", "resample")
 class RemovalOptions:
     """What is taken away."""
 
-    by: Annotated[
-        str, option("--by", help="What stands for a head: zero, mean, resample.", panel=MODEL, about=RUN, values=WAYS)
-    ] = "zero"
+    by: Annotated[str, model_option(help="What stands for a head: zero, mean, resample.", values=WAYS)] = "zero"
     reference: Annotated[
-        str | None,
-        option(
-            "--reference",
-            help="With --by mean or resample: the text that it comes from.",
-            panel=MODEL,
-            about=RUN,
-            metavar="TEXT",
-        ),
+        str | None, model_option(help="With --by mean or resample: the text that it comes from.", metavar="TEXT")
     ] = None
-    reference_file: Annotated[
-        Path | None,
-        option("--reference-file", help="With --by mean: texts, one a line.", panel=MODEL, about=RUN, metavar="FILE"),
-    ] = None
-    together: Annotated[
-        bool,
-        option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL, about=RUN),
-    ] = False
+    reference_file: Annotated[Path | None, model_option(help="With --by mean: texts, one a line.", metavar="FILE")] = (
+        None
+    )
+    together: Annotated[bool, model_option(help="Take the chosen heads away at once, not one at a time.")] = False
     start: Annotated[str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")] = None
     end: Annotated[str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")] = None
     cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
     each_region: Annotated[
-        bool,
-        option(
-            "--each-region",
-            help="Cut off one region after the other: which of them the answer draws on.",
-            panel=MODEL,
-            about=RUN,
-        ),
+        bool, model_option(help="Cut off one region after the other: which of them the answer draws on.")
     ] = False
     baseline: Annotated[
         str,
-        option(
-            "--baseline",
-            help="Compare with random changes of the same size: the top rows, all, none.",
-            panel=OUTPUT,
-            about=RUN,
-            values=BASELINES,
-        ),
+        answer_option(help="Compare with random changes of the same size: the top rows, all, none.", values=BASELINES),
     ] = "top"
 
 
@@ -423,9 +391,7 @@ def logits(
             metavar="part|token",
         ),
     ] = "part",
-    lens: Annotated[
-        bool, option("--lens", help="Also what each layer would say next: the logit lens.", panel=ANALYSIS, about=RUN)
-    ] = False,
+    lens: Annotated[bool, analysis_option(help="Also what each layer would say next: the logit lens.")] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
@@ -491,17 +457,9 @@ def patch(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
-    clean: Annotated[
-        str | None,
-        typer.Argument(
-            help="The text whose answer is wanted; - for standard input.", show_default=False, metavar="CLEAN"
-        ),
-    ] = None,
+    clean: Annotated[str | None, argument("The text whose answer is wanted; - for standard input.", "CLEAN")] = None,
     corrupt: Annotated[
-        str | None,
-        typer.Argument(
-            help="The other text, of as many tokens; - for standard input.", show_default=False, metavar="CORRUPT"
-        ),
+        str | None, argument("The other text, of as many tokens; - for standard input.", "CORRUPT")
     ] = None,
     target: Annotated[
         str | None, redeclare(declarations.TARGET, help="The next token that is measured, or id:N.")
@@ -509,18 +467,12 @@ def patch(
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
     at: Annotated[
-        list[str] | None,
-        option(
-            "--at", help="Tokens that get the clean text's. [default: all]", panel=SUBJECT, about=RUN, metavar="TOK"
-        ),
+        list[str] | None, subject_option(help="Tokens that get the clean text's. [default: all]", metavar="TOK")
     ] = None,
     into: Annotated[
         list[str] | None,
-        option(
-            "--into",
+        subject_option(
             help="Only these heads read it, by queries, keys or values: L5H11:q. [default: all that follows]",
-            panel=SUBJECT,
-            about=RUN,
             metavar="HEAD:SIDE",
         ),
     ] = None,

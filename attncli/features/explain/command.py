@@ -17,7 +17,18 @@ from attncli.cli.app import LazyCommands
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import GroupedCommand
-from attncli.cli.option import MODEL, RUN, SCREEN, About, PlainParameters, flat, meaning, number, redeclare, without
+from attncli.cli.option import (
+    RUN,
+    SCREEN,
+    About,
+    PlainParameters,
+    argument,
+    flat,
+    meaning,
+    model_number,
+    redeclare,
+    without,
+)
 from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
@@ -234,10 +245,7 @@ def mask(
     compute: ComputeOptions,
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Argument(help="More texts: all are padded together.", show_default=False, metavar="[OTHER]..."),
-    ] = None,
+    others: Annotated[list[str] | None, argument("More texts: all are padded together.", "[OTHER]...")] = None,
 ) -> None:
     """What a mask does between scores and weights (--mask causal without another); of several texts, how padding is
     masked.
@@ -386,22 +394,9 @@ def model_under(
 def softmax(
     ctx: typer.Context,
     output: SmallOutput,
-    numbers: Annotated[
-        list[str] | None,
-        typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]..."),
-    ] = None,
+    numbers: Annotated[list[str] | None, argument("The scores. [default: 2.0 1.0 0.1]", "[NUMBER]...")] = None,
     temperature: Annotated[
-        float,
-        number(
-            "--temperature",
-            help="Divides the scores before the softmax.",
-            panel=MODEL,
-            about=RUN,
-            metavar="T",
-            least=0,
-            most=1e30,
-            above=True,
-        ),
+        float, model_number(help="Divides the scores before the softmax.", metavar="T", least=0, most=1e30, above=True)
     ] = 1.0,
 ) -> None:
     """Softmax of given numbers, worked through.
@@ -427,10 +422,8 @@ def scaling(
         int | None,
         redeclare(declarations.D_MODEL, help="Width of the token vectors: scales by 1/√d_model, as some tutorials do."),
     ] = None,
-    samples: Annotated[
-        int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, about=RUN, least=2)
-    ] = 4096,
-    keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL, about=RUN)] = 10,
+    samples: Annotated[int, model_number(help="Independent pairs of q and k.", least=2)] = 4096,
+    keys: Annotated[int, model_number(help="Keys that the softmax runs over.")] = 10,
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
@@ -476,10 +469,7 @@ def order(
     compute: ComputeOptions,
     output: SmallOutput,
     other_text: Annotated[
-        str | None,
-        typer.Argument(
-            help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]"
-        ),
+        str | None, argument("The same tokens in another order. [default: reversed]", "[OTHER]")
     ] = None,
 ) -> None:
     """Whether attention sees the order of the tokens: without positions it does not.
@@ -515,15 +505,7 @@ def order(
 def metric(
     ctx: typer.Context,
     output: SmallOutput,
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="The metric; none lists them.",
-            show_default=False,
-            metavar="[NAME]",
-            autocompletion=completion.offer(completion.metric),
-        ),
-    ] = None,
+    name: Annotated[str | None, argument("The metric; none lists them.", "[NAME]", completion.metric)] = None,
 ) -> None:
     """What a metric of `attn heads` means: formula, range, what it leaves out, source.
 

@@ -20,7 +20,7 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import OUTPUT, RUN, About, meaning, option, without
+from attncli.cli.option import About, answer_option, meaning, without
 from attncli.cli.output import (
     PageOptions,
     page_reasons,
@@ -56,9 +56,7 @@ def find(
     end: Annotated[str | None, declarations.TO] = None,
     words: Annotated[bool, declarations.WORDS] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
-    effect: Annotated[
-        bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT, about=RUN)
-    ] = False,
+    effect: Annotated[bool, answer_option(help="Also what cutting the link in each head changes.")] = False,
     why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.

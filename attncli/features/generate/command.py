@@ -17,7 +17,7 @@ from attncli.cli.declarations import (
     TextOptions,
 )
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST_SEED, MODEL, RUN, number, subjects_of, without
+from attncli.cli.option import LARGEST_SEED, model_number, subjects_of, without
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -43,22 +43,12 @@ class GenerateOptions:
     """How a decoder continues a text."""
 
     generate: Annotated[
-        int | None,
-        number(
-            "--generate",
-            help="Continue the text by N tokens (decoders); shows where each looks.",
-            panel=MODEL,
-            about=RUN,
-            most=MOST,
-        ),
+        int | None, model_number(help="Continue the text by N tokens (decoders); shows where each looks.", most=MOST)
     ] = None
     temperature: Annotated[
         float | None,
-        number(
-            "--temperature",
+        model_number(
             help="With --generate: divides the logits before a token is drawn; 0 takes the likeliest. [default: 0]",
-            panel=MODEL,
-            about=RUN,
             metavar="T",
             least=0,
             most=100,
@@ -66,15 +56,7 @@ class GenerateOptions:
     ] = None
     sample_seed: Annotated[
         int | None,
-        number(
-            "--sample-seed",
-            help="With --temperature: seed of the draws. [default: 0]",
-            panel=MODEL,
-            about=RUN,
-            least=0,
-            most=LARGEST_SEED,
-            rare=True,
-        ),
+        model_number(help="With --temperature: seed of the draws. [default: 0]", least=0, most=LARGEST_SEED, rare=True),
     ] = None
 
 

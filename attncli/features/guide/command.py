@@ -12,7 +12,7 @@ from attncli.cli import completion
 from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import DATA, DELIVERY, DRAWING, OUTPUT, meaning, only, option
+from attncli.cli.option import DATA, DRAWING, argument, delivery_option, meaning, only
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
@@ -26,25 +26,13 @@ if TYPE_CHECKING:
 def guide(
     ctx: typer.Context,
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug"), meaning(color=DRAWING)],
-    page: Annotated[
-        str | None,
-        typer.Argument(
-            help="A page; none lists them.",
-            metavar="PAGE",
-            show_default=False,
-            autocompletion=completion.offer(completion.pages),
-        ),
-    ] = None,
-    markdown: Annotated[
-        bool, option("--markdown", help="The page as it is written.", panel=OUTPUT, about=DELIVERY)
-    ] = False,
+    page: Annotated[str | None, argument("A page; none lists them.", "PAGE", completion.pages)] = None,
+    markdown: Annotated[bool, delivery_option(help="The page as it is written.")] = False,
     pager: Annotated[
         bool | None,
-        option(
+        delivery_option(
             "--pager/--no-pager",
             help="Whether a page goes through the pager that PAGER names. [default: at a terminal]",
-            panel=OUTPUT,
-            about=DELIVERY,
         ),
     ] = None,
 ) -> None:

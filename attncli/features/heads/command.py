@@ -20,7 +20,7 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import ANALYSIS, RUN, SCREEN, About, meaning, option, redeclare, without
+from attncli.cli.option import RUN, SCREEN, About, analysis_option, meaning, redeclare, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
@@ -58,11 +58,8 @@ class HeadsOptions:
     metric_file: Annotated[list[Path] | None, declarations.METRIC_FILE] = None
     sort: Annotated[
         str | None,
-        option(
-            "--sort",
+        analysis_option(
             help="Largest first by this metric; NAME:asc for smallest first.",
-            panel=ANALYSIS,
-            about=RUN,
             metavar="NAME",
             complete=completion.orders,
         ),
@@ -70,53 +67,29 @@ class HeadsOptions:
     top: Annotated[int | None, redeclare(declarations.TOP, about=RUN)] = None
     exclude: Annotated[
         str | None,
-        option(
-            "--exclude",
+        analysis_option(
             help="Leave out: first, special, self, neighbours, punctuation.",
-            panel=ANALYSIS,
-            about=RUN,
             metavar="NAMES",
             complete=completion.several("first", "special", "self", "neighbours", "punctuation"),
         ),
     ] = None
     renormalise: Annotated[
-        bool,
-        option(
-            "--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS, about=RUN
-        ),
+        bool, analysis_option("--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.")
     ] = False
-    moved: Annotated[
-        bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS, about=RUN)
-    ] = False
+    moved: Annotated[bool, analysis_option(help="Also weight × size of the transformed value.")] = False
     labels: Annotated[
-        bool,
-        option(
-            "--labels/--no-labels",
-            help="Name what heads do; runs random repeats for induction.",
-            panel=ANALYSIS,
-            about=RUN,
-        ),
+        bool, analysis_option("--labels/--no-labels", help="Name what heads do; runs random repeats for induction.")
     ] = False
     across: Annotated[
         str | None,
-        option(
-            "--across",
+        analysis_option(
             help="Add rollout, flow, similarity, circuits.",
-            panel=ANALYSIS,
-            about=RUN,
             metavar="NAMES",
             complete=completion.several("rollout", "flow", "similarity", "circuits"),
         ),
     ] = None
     directions: Annotated[
-        str | None,
-        option(
-            "--directions",
-            help="Tell the strongest directions of these heads by tokens.",
-            panel=ANALYSIS,
-            about=RUN,
-            metavar="HEADS",
-        ),
+        str | None, analysis_option(help="Tell the strongest directions of these heads by tokens.", metavar="HEADS")
     ] = None
     words: Annotated[bool, declarations.WORDS] = False
     all_links: Annotated[bool, declarations.ALL_LINKS] = False
@@ -126,53 +99,24 @@ class HeadsOptions:
 class RetrievalOptions:
     """Which heads fetch a fact from the text."""
 
-    retrieval: Annotated[
-        bool,
-        option(
-            "--retrieval", help="Rank heads by whether they fetch needles from haystacks.", panel=ANALYSIS, about=RUN
-        ),
-    ] = False
+    retrieval: Annotated[bool, analysis_option(help="Rank heads by whether they fetch needles from haystacks.")] = False
     needle: Annotated[
         Path | None,
-        option(
-            "--needle",
-            help="With --retrieval: a line for each needle, question, tab, answer.",
-            panel=ANALYSIS,
-            about=RUN,
-            metavar="FILE",
-            rare=True,
+        analysis_option(
+            help="With --retrieval: a line for each needle, question, tab, answer.", metavar="FILE", rare=True
         ),
     ] = None
     haystack: Annotated[
-        Path | None,
-        option(
-            "--haystack",
-            help="With --retrieval: a line for each passage.",
-            panel=ANALYSIS,
-            about=RUN,
-            metavar="FILE",
-            rare=True,
-        ),
+        Path | None, analysis_option(help="With --retrieval: a line for each passage.", metavar="FILE", rare=True)
     ] = None
     lengths: Annotated[
         str | None,
-        option(
-            "--lengths",
-            help="With --retrieval: tokens of the texts. [default: 128,256]",
-            panel=ANALYSIS,
-            about=RUN,
-            metavar="N,N",
-            rare=True,
-        ),
+        analysis_option(help="With --retrieval: tokens of the texts. [default: 128,256]", metavar="N,N", rare=True),
     ] = None
     verify: Annotated[
         bool,
-        option(
-            "--verify",
-            help="With --retrieval: also what is recalled without the first heads, and without random ones.",
-            panel=ANALYSIS,
-            about=RUN,
-            rare=True,
+        analysis_option(
+            help="With --retrieval: also what is recalled without the first heads, and without random ones.", rare=True
         ),
     ] = False
 

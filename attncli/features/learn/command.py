@@ -12,7 +12,17 @@ from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import ComputeOptions, OutputOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
+from attncli.cli.option import (
+    SUBJECT,
+    argument,
+    compute_number,
+    delivery_number,
+    delivery_option,
+    model_number,
+    model_option,
+    redeclare,
+    without,
+)
 from attncli.cli.output import validate_options, write_pieces, write_with_figure
 from attncli.errors import UsageError
 from attncli.inputs.files import is_folder
@@ -26,22 +36,14 @@ def learn(
     output: Annotated[PagedOutput, without("precision", "top", "max_output")],
     task: Annotated[
         str | None,
-        typer.Argument(
-            help="induction, lookup, order, previous, sentence, text; none lists them.",
-            show_default=False,
-            metavar="TASK",
-            autocompletion=completion.offer(
-                completion.words("induction", "lookup", "order", "previous", "sentence", "text")
-            ),
+        argument(
+            "induction, lookup, order, previous, sentence, text; none lists them.",
+            "TASK",
+            completion.words("induction", "lookup", "order", "previous", "sentence", "text"),
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Argument(
-            help="The sentence of the task sentence, the file of the task text.",
-            show_default=False,
-            metavar="TEXT|FILE",
-        ),
+        str | None, argument("The sentence of the task sentence, the file of the task text.", "TEXT|FILE")
     ] = None,
     query: Annotated[
         str | None, redeclare(declarations.QUERY, help="sentence: the word at which it is said.", panel=SUBJECT)
@@ -49,9 +51,7 @@ def learn(
     target: Annotated[
         str | None, redeclare(declarations.TARGET, help="sentence: the word that is said.", panel=SUBJECT)
     ] = None,
-    layers: Annotated[
-        int | None, number("--layers", help="Number of layers. [default: the task's]", panel=MODEL, about=RUN, most=24)
-    ] = None,
+    layers: Annotated[int | None, model_number(help="Number of layers. [default: the task's]", most=24)] = None,
     num_heads: Annotated[
         int | None, redeclare(declarations.NUM_HEADS, help="Number of heads. [default: the task's]", most=64)
     ] = None,
@@ -59,21 +59,13 @@ def learn(
         int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024)
     ] = None,
     mlp: Annotated[
-        bool | None,
-        option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]", panel=MODEL, about=RUN),
+        bool | None, model_option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]")
     ] = None,
     seed: Annotated[
         int, redeclare(declarations.SEED_NUMBER, help="Seed of the first weights and of the texts.", most=1_000_000_000)
     ] = 0,
     seeds: Annotated[
-        int,
-        number(
-            "--seeds",
-            help="So many seeds, from --seed on, one after the other.",
-            panel=MODEL,
-            about=RUN,
-            most=MOST_SEEDS,
-        ),
+        int, model_number(help="So many seeds, from --seed on, one after the other.", most=MOST_SEEDS)
     ] = 1,
     mask: Annotated[
         list[str] | None, redeclare(declarations.MASK, help="What queries see. [default: causal; sentence: all]")
@@ -84,46 +76,21 @@ def learn(
         redeclare(declarations.POSITION, help="learned, sinusoidal, rope, alibi or none. [default: the task's]"),
     ] = None,
     steps: Annotated[
-        int | None,
-        number("--steps", help="Steps of training. [default: the task's]", panel=COMPUTE, about=RUN, most=MOST_STEPS),
+        int | None, compute_number(help="Steps of training. [default: the task's]", most=MOST_STEPS)
     ] = None,
-    batch: Annotated[
-        int | None,
-        number("--batch", help="Texts of each step. [default: the task's]", panel=COMPUTE, about=RUN, most=4096),
-    ] = None,
+    batch: Annotated[int | None, compute_number(help="Texts of each step. [default: the task's]", most=4096)] = None,
     learning_rate: Annotated[
         float | None,
-        number(
-            "--learning-rate",
-            help="Of AdamW. [default: the task's]",
-            panel=COMPUTE,
-            about=RUN,
-            metavar="X",
-            least=0,
-            most=1000,
-            above=True,
-        ),
+        compute_number(help="Of AdamW. [default: the task's]", metavar="X", least=0, most=1000, above=True),
     ] = None,
     save: Annotated[
-        Path | None,
-        option(
-            "--save", help="Keep the model as a checkpoint in this folder.", panel=OUTPUT, about=DELIVERY, metavar="DIR"
-        ),
+        Path | None, delivery_option(help="Keep the model as a checkpoint in this folder.", metavar="DIR")
     ] = None,
     snapshots: Annotated[
         int,
-        number(
-            "--snapshots",
-            help="Also keep so many checkpoints on the way, in DIR/step-N.",
-            panel=OUTPUT,
-            about=DELIVERY,
-            least=0,
-            most=MOST_SNAPSHOTS,
-        ),
+        delivery_number(help="Also keep so many checkpoints on the way, in DIR/step-N.", least=0, most=MOST_SNAPSHOTS),
     ] = 0,
-    force: Annotated[
-        bool, option("--force", help="Write into a folder that is there.", panel=OUTPUT, about=DELIVERY)
-    ] = False,
+    force: Annotated[bool, delivery_option(help="Write into a folder that is there.")] = False,
 ) -> None:
     """Train a small attention model on a task in seconds, and see which heads form.
 

@@ -11,7 +11,7 @@ from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import ATTENTION, RUN, option, redeclare, without
+from attncli.cli.option import ATTENTION, argument, attention_option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.features.explain.command import single
@@ -26,24 +26,16 @@ def mask(
     ctx: typer.Context,
     output: Annotated[PagedOutput, without("top", "scale_colors", "max_output")],
     spec: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Masks or files; none draws every kind.",
-            show_default=False,
-            metavar="[SPEC|FILE]...",
-            autocompletion=completion.offer(completion.masks),
-        ),
+        list[str] | None, argument("Masks or files; none draws every kind.", "[SPEC|FILE]...", completion.masks)
     ] = None,
     n: Annotated[
         int | None, redeclare(declarations.TOKEN_COUNT, help="Tokens: queries and keys. [default: 16, or a file's]")
     ] = None,
     bias: Annotated[
         str | None,
-        option(
+        attention_option(
             "--score-bias",
             help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.",
-            panel=ATTENTION,
-            about=RUN,
             metavar="NAME",
             complete=completion.words("alibi", "alibi-symmetric", "t5", "t5-decoder"),
         ),

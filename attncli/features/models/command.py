@@ -11,7 +11,7 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import TableOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import RUN, TEXT, option
+from attncli.cli.option import argument, text_option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
@@ -44,14 +44,7 @@ def show(
     model: Name,
     ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
     estimate: Annotated[
-        str | None,
-        option(
-            "--estimate",
-            help="What attn run would take for this text; - for standard input.",
-            panel=TEXT,
-            about=RUN,
-            metavar="TEXT",
-        ),
+        str | None, text_option(help="What attn run would take for this text; - for standard input.", metavar="TEXT")
     ] = None,
     layer: Annotated[list[str] | None, declarations.LAYER] = None,
     dtype: Annotated[str | None, declarations.DTYPE] = None,
@@ -92,17 +85,12 @@ def verify(
     ctx: typer.Context,
     output: TableOutput,
     model: Name,
-    text: Annotated[
-        str | None,
-        typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False, metavar="TEXT"),
-    ] = None,
+    text: Annotated[str | None, argument("The text to compare on; none for a sample sentence.", "TEXT")] = None,
     target: Annotated[
         str | None,
-        option(
+        text_option(
             "--decoder-text",
             help="Encoder-decoders: the text that the decoder reads. [default: the text]",
-            panel=TEXT,
-            about=RUN,
             metavar="TEXT",
         ),
     ] = None,

@@ -20,7 +20,7 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import DELIVERY, DOCUMENT, OUTPUT, RUN, TEXT, meaning, option
+from attncli.cli.option import DOCUMENT, delivery_option, meaning, text_option
 from attncli.cli.output import (
     PageOptions,
     page_reasons,
@@ -63,18 +63,10 @@ def run(
     query: Annotated[str | None, declarations.QUERY] = None,
     stages: Annotated[str | None, declarations.STAGES] = None,
     save: Annotated[
-        Path | None,
-        option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, about=DELIVERY, metavar="FILE"),
+        Path | None, delivery_option(help="Save every stage: .safetensors or .npz.", metavar="FILE")
     ] = None,
     batch: Annotated[
-        bool,
-        option(
-            "--padded",
-            "--batch",
-            help="With --lines: pad all texts together and run them at once.",
-            panel=TEXT,
-            about=RUN,
-        ),
+        bool, text_option("--padded", "--batch", help="With --lines: pad all texts together and run them at once.")
     ] = False,
     words: Annotated[bool, declarations.WORDS] = False,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,

@@ -9,6 +9,7 @@ import typer
 from attncli.cli import completion
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
+from attncli.cli.option import argument
 from attncli.errors import UsageError
 from attncli.language import listing
 
@@ -16,13 +17,7 @@ from attncli.language import listing
 def schema(
     ctx: typer.Context,
     name: Annotated[
-        str | None,
-        typer.Argument(
-            help="A document, such as attn.run/1; none lists them.",
-            show_default=False,
-            metavar="NAME",
-            autocompletion=completion.offer(completion.schemas),
-        ),
+        str | None, argument("A document, such as attn.run/1; none lists them.", "NAME", completion.schemas)
     ] = None,
 ) -> None:
     """JSON Schema of every document that attn emits.

@@ -12,7 +12,7 @@ from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import ComputeOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import RUN, SUBJECT, TEXT, only, option, redeclare, without
+from attncli.cli.option import SUBJECT, argument, only, redeclare, subject_option, text_option, without
 from attncli.cli.output import validate_options, write_pieces, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import message
@@ -23,21 +23,11 @@ def series(
     output: Annotated[PagedOutput, without("precision", "top", "max_output")],
     compute: Annotated[ComputeOptions, only("backend", "dtype")],
     models: Annotated[
-        list[str],
-        typer.Argument(
-            help="Folders, or hub ids with revisions: NAME@step1,step512.",
-            show_default=False,
-            metavar="MODEL...",
-            autocompletion=completion.offer(completion.models),
-        ),
+        list[str], argument("Folders, or hub ids with revisions: NAME@step1,step512.", "MODEL...", completion.models)
     ],
-    text: Annotated[
-        str | None,
-        option("--text", help="The text that every checkpoint reads.", panel=TEXT, about=RUN, metavar="TEXT"),
-    ] = None,
+    text: Annotated[str | None, text_option(help="The text that every checkpoint reads.", metavar="TEXT")] = None,
     corpus: Annotated[
-        Path | None,
-        option("--corpus", help="A file with a text a line; numbers are means.", panel=TEXT, about=RUN, metavar="FILE"),
+        Path | None, text_option(help="A file with a text a line; numbers are means.", metavar="FILE")
     ] = None,
     metric: Annotated[
         list[str] | None,
@@ -47,9 +37,7 @@ def series(
             panel=SUBJECT,
         ),
     ] = None,
-    fresh: Annotated[
-        bool, option("--fresh", help="Measure again what was measured before.", panel=SUBJECT, about=RUN)
-    ] = False,
+    fresh: Annotated[bool, subject_option(help="Measure again what was measured before.")] = False,
 ) -> None:
     """Metrics, labels and scores of every head over the checkpoints of one model: what forms when.
 

@@ -12,7 +12,7 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import ATTENTION, LARGEST, RUN, SCREEN, About, meaning, number, option, redeclare
+from attncli.cli.option import LARGEST, SCREEN, About, argument, attention_number, attention_option, meaning, redeclare
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -35,15 +35,7 @@ def tensors(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN)],
     page: PageOptions,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="A .safetensors, .npz or .pt file with the arrays q, k and v.",
-            show_default=False,
-            metavar="FILE",
-            readable=False,
-        ),
-    ],
+    file: Annotated[Path, argument("A .safetensors, .npz or .pt file with the arrays q, k and v.", "FILE")],
     layer: Annotated[int | None, declarations.ONE_LAYER] = None,
     head: Annotated[
         list[str] | None, redeclare(declarations.HEAD, help="Heads to show, counted from 0: 5, 0,3 or 2-5.")
@@ -52,29 +44,11 @@ def tensors(
     scale: Annotated[str | None, declarations.SCALE] = None,
     softcap: Annotated[float | None, declarations.SOFTCAP] = None,
     offset: Annotated[
-        int,
-        number(
-            "--offset",
-            help="Position of query 0, for causal masks and windows.",
-            panel=ATTENTION,
-            about=RUN,
-            least=-LARGEST,
-        ),
+        int, attention_number(help="Position of query 0, for causal masks and windows.", least=-LARGEST)
     ] = 0,
-    key_lengths: Annotated[
-        str | None,
-        option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, about=RUN, metavar="N…"),
-    ] = None,
+    key_lengths: Annotated[str | None, attention_option(help='Real keys per batch entry: "5 3".', metavar="N…")] = None,
     softmax_dtype: Annotated[
-        str | None,
-        option(
-            "--softmax-dtype",
-            help="The type of scores and weights.",
-            panel=ATTENTION,
-            about=RUN,
-            values=declarations.DTYPES,
-            rare=True,
-        ),
+        str | None, attention_option(help="The type of scores and weights.", values=declarations.DTYPES, rare=True)
     ] = None,
     stages: Annotated[str | None, declarations.STAGES] = None,
 ) -> None:

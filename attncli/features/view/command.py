@@ -13,7 +13,7 @@ from attncli.cli import declarations
 from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import DELIVERY, OUTPUT, RUN, option, without
+from attncli.cli.option import answer_option, argument, delivery_option, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
@@ -47,24 +47,14 @@ def view(
     output: Annotated[OutputOptions, without("precision", "max_output")],
     page: PageOptions,
     file: Annotated[
-        Path,
-        typer.Argument(
-            help="A document (.json; - for standard input), or what --save wrote (.safetensors, .npz).",
-            show_default=False,
-            metavar="FILE",
-            readable=False,
-        ),
+        Path, argument("A document (.json; - for standard input), or what --save wrote (.safetensors, .npz).", "FILE")
     ],
     show_as: Annotated[
-        str | None,
-        option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, about=RUN, values=("heads",)),
+        str | None, answer_option("--as", help="'heads' compares the heads of a saved run.", values=("heads",))
     ] = None,
     precision: Annotated[int | None, declarations.PRECISION] = None,
     browse: Annotated[
-        bool,
-        option(
-            "--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT, about=DELIVERY
-        ),
+        bool, delivery_option("--open", help="Open the page in the browser; without --html, one for now.")
     ] = False,
 ) -> None:
     """Show a saved document or tensor file again, in every view; nothing is computed anew.

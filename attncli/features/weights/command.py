@@ -13,7 +13,7 @@ from attncli.cli.declarations import ComputeOptions, ModelOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.model_option import refuse_sizes
-from attncli.cli.option import MODEL, RUN, TEXT, option, redeclare
+from attncli.cli.option import argument, model_option, redeclare, text_option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
@@ -22,38 +22,21 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
 
-File = Annotated[
-    Path,
-    typer.Argument(
-        help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE", readable=False
-    ),
-]
-NewFile = Annotated[
-    Path,
-    typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False),
-]
+File = Annotated[Path, argument("A weight file: .safetensors, .npz, .pt or .pth.", "FILE")]
+NewFile = Annotated[Path, argument("The file to write: .safetensors or .npz.", "NEW")]
 Heads = Annotated[int | None, declarations.NUM_HEADS]
 Prefix = Annotated[
     str,
-    option(
-        "--prefix",
-        help="Take only the tensors whose name begins so.",
-        panel=MODEL,
-        about=RUN,
-        metavar="NAME",
-        complete=tensor_prefixes,
+    model_option(
+        "--prefix", help="Take only the tensors whose name begins so.", metavar="NAME", complete=tensor_prefixes
     ),
 ]
-LayoutName = Annotated[
-    str, option("--layout", help="Whose names the tensors get.", panel=MODEL, about=RUN, values=LAYOUTS)
-]  # fmt: skip
+LayoutName = Annotated[str, model_option("--layout", help="Whose names the tensors get.", values=LAYOUTS)]
 Orientation = Annotated[
     str | None,
-    option(
+    model_option(
         "--orientation",
         help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).",
-        panel=MODEL,
-        about=RUN,
         values=("in-out", "out-in"),
     ),
 ]
@@ -73,14 +56,7 @@ def init(
     layer_norm: Annotated[bool, declarations.LAYER_NORM] = False,
     layout: LayoutName = "canonical",
     embedding_for: Annotated[
-        str | None,
-        option(
-            "--embedding-for",
-            help="Also the seeded embeddings of this text's tokens.",
-            panel=TEXT,
-            about=RUN,
-            metavar="TEXT",
-        ),
+        str | None, text_option(help="Also the seeded embeddings of this text's tokens.", metavar="TEXT")
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
 ) -> None:

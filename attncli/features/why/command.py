@@ -12,7 +12,7 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import ANALYSIS, RUN, TEXT, meaning, option, redeclare, without
+from attncli.cli.option import analysis_option, meaning, redeclare, text_option, without
 from attncli.cli.output import PageOptions, validate_options, validate_page, write_document_page, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import choice
@@ -30,22 +30,12 @@ class LinkOptions:
     start: Annotated[str | None, declarations.FROM] = None
     end: Annotated[str | None, declarations.TO] = None
     than: Annotated[
-        str | None,
-        option(
-            "--than",
-            help="Why --to rather than this token. [default: what the row expects]",
-            panel=TEXT,
-            about=RUN,
-            metavar="TOK",
-        ),
+        str | None, text_option(help="Why --to rather than this token. [default: what the row expects]", metavar="TOK")
     ] = None
     cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
     by: Annotated[str, declarations.SPLIT] = "part"
-    writes: Annotated[
-        bool,
-        option("--writes", help="Also what the head writes, by the token it comes from.", panel=ANALYSIS, about=RUN),
-    ] = False
+    writes: Annotated[bool, analysis_option(help="Also what the head writes, by the token it comes from.")] = False
     target: Annotated[
         str | None,
         redeclare(declarations.TARGET, help="With --writes: the next token whose logit it adds to, or id:N."),
