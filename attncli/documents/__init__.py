@@ -10,9 +10,10 @@ To add a document, say `attn.ablate/1`:
    a document without a text is a `Document`. A field's type says what it holds: `Annotated[Count, describe("…")]` a
    number with its meaning, `Annotated[Numbers, axes("query", "key")]` an array with its axes,
    `Annotated[Count, index_of("token")]` a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a
-   list as long as one. A member that may be absent is `… | UnsetType = UNSET`; one that may be null is `… | None`. One
-   whose JSON name is no name for Python is renamed by `field(name="…")`. Parts that several documents share are in
-   this file. `lengths` tells how long the axes are, `validation_errors` what else must hold between members.
+   list as long as one. A member that may be absent is `Annotated[… | UnsetType, …] = UNSET`; one that may be null is
+   `… | None`. One whose JSON name is no name for Python is renamed by `field(name="…")`. Parts that several documents
+   share are in this file. `lengths` tells how long the axes are, `validation_errors` what else must hold between
+   members.
 2. `NAMES` below: its name; `FOLDERS`, where another feature's folder holds it.
 3. `features/ablate/compute.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
 4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.view`, and `ablate_rows(document)` for `--plain`.
@@ -57,16 +58,15 @@ class Kinds(Mapping[str, Any]):
 
     def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
         name = name_of(schema)
-        if name not in NAMES or schema != schema_of(name):
+        if name not in NAMES or schema != _schema_of(name):
             raise KeyError(schema)
-        module = import_module(module_of(name))
-        classes: tuple[type[Document], ...] = getattr(module, "TOPICS", None) or (
-            module.__dict__[f"{name.title().replace('_', '')}Document"],
-        )
-        return classes
+        file = "compute" if name in BESIDE_COMPUTE else "document"
+        module = import_module(__name__ if name == "error" else f"{folder_of(name)}.{file}")
+        classes: tuple[type[Document], ...] | None = getattr(module, "TOPICS", None)
+        return classes or (getattr(module, f"{name.title().replace('_', '')}Document"),)
 
     def __iter__(self) -> Iterator[str]:
-        return map(schema_of, NAMES)
+        return map(_schema_of, NAMES)
 
     def __len__(self) -> int:
         return len(NAMES)
@@ -84,29 +84,8 @@ def folder_of(name: str) -> str:
     return f"attncli.{FOLDERS.get(name, f'features.{name}')}"
 
 
-def module_of(name: str) -> str:
-    """The module that declares a document.
-
-    Args:
-        name: The document's name, such as `run`.
-
-    Returns:
-        Such as `attncli.features.run.document`.
-    """
-    if name == "error":
-        return "attncli.documents"
-    return f"{folder_of(name)}.{'compute' if name in BESIDE_COMPUTE else 'document'}"
-
-
-def schema_of(name: str) -> str:
-    """The schema that a document's name stands for.
-
-    Args:
-        name: The document's name, such as `run`.
-
-    Returns:
-        Such as `attn.run/1`.
-    """
+def _schema_of(name: str) -> str:
+    """The schema that a document's name stands for, such as `attn.run/1`."""
     return f"attn.{name}" if name == "error" else f"attn.{name}/1"
 
 
@@ -194,7 +173,7 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
         """The type and its members in brief, `SHOWN` characters or little more."""
         pieces, room = [], SHOWN
         for name, value in members(self):
-            pieces.append(f"{name}={brief(value)}")
+            pieces.append(f"{name}={_short_repr(value)}")
             room -= len(pieces[-1]) + 2
             if room < 0:
                 pieces.append("…")
@@ -303,15 +282,8 @@ def members(part: Part) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def brief(value: Any) -> str:
-    """A value as a `repr` shows it.
-
-    Args:
-        value: A value of a member.
-
-    Returns:
-        Its text: long texts cut, lists by their length, arrays by their type and shape.
-    """
+def _short_repr(value: Any) -> str:
+    """A member's value as a `repr` shows it: long texts cut, lists by their length, arrays by their type and shape."""
     match value:
         case np.ndarray():
             return f"{value.dtype}{list(value.shape)}"
@@ -327,11 +299,14 @@ def brief(value: Any) -> str:
 
 # JSON Schemas (2020-12) of every document, read from the declarations. Each is complete in itself.
 
+ARRAY = {"type": "array", "items": {"$ref": "#/$defs/Numbers"}}
 NUMBERS = {
-    "anyOf": [{"type": ["number", "null"]}, {"type": "array", "items": {"$ref": "#/$defs/Numbers"}}],
+    "anyOf": [{"type": ["number", "null"]}, ARRAY],
     "description": "Numbers, or lists of lists of them; null for what is not finite.",
 }
 """An array of numbers, of as many axes as its description says."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SEVERAL_TOPICS = "An explanation with its numbers; `topic` tells which kind it is."
 
 
 class Schemas(Mapping[str, dict[str, Any]]):
@@ -339,19 +314,12 @@ class Schemas(Mapping[str, dict[str, Any]]):
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         kinds = KINDS[name]
-        roots, parts = schema_components(kinds, schema_hook=_numbers)
-        about: dict[str, Any] = {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": f"urn:{name.replace('.', ':')}",
-            "title": name,
-        }
+        roots, parts = schema_components(kinds, schema_hook=lambda kind: dict(ARRAY))
+        about: dict[str, Any] = {"$schema": DIALECT, "$id": f"urn:{name.replace('.', ':')}", "title": name}
         if len(kinds) == 1:
             about |= {**parts.pop(kinds[0].__name__), "title": name}
         else:
-            about |= {
-                "description": "An explanation with its numbers; `topic` tells which kind it is.",
-                "oneOf": list(roots),
-            }
+            about |= {"description": SEVERAL_TOPICS, "oneOf": list(roots)}
         return {**about, "$defs": {**parts, "Numbers": NUMBERS}}
 
     def __iter__(self) -> Iterator[str]:
@@ -359,12 +327,6 @@ class Schemas(Mapping[str, dict[str, Any]]):
 
     def __len__(self) -> int:
         return len(KINDS)
-
-
-def _numbers(kind: type) -> dict[str, Any]:
-    """The schema of an array."""
-    del kind
-    return {"type": "array", "items": {"$ref": "#/$defs/Numbers"}}
 
 
 SCHEMAS = Schemas()
@@ -416,15 +378,8 @@ def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterato
     """
     for number, token in enumerate(tokens):
         if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
-            yield (
-                f"{name}[{number}]",
-                message(
-                    "characters {token_start} to {end} of a text of {text}",
-                    token_start=token.start,
-                    end=token.end,
-                    text=len(text),
-                ),
-            )
+            sizes = {"token_start": token.start, "end": token.end, "text": len(text)}
+            yield f"{name}[{number}]", message("characters {token_start} to {end} of a text of {text}", **sizes)
 
 
 SOURCE_NAMES = {
@@ -446,13 +401,8 @@ def mask_name(mask: str) -> Message:
     Returns:
         A message; where the mask is more than one word, it is told as it is spelt.
     """
-    match mask:
-        case "none":
-            return message("mask none")
-        case "causal":
-            return message("mask causal")
-        case _:
-            return message("mask {mask}", mask=mask)
+    names = {"none": message("mask none"), "causal": message("mask causal")}
+    return names.get(mask) or message("mask {mask}", mask=mask)
 
 
 class RegionRow(Part, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TypedDict, assert_never
+from typing import TypedDict, assert_never, cast
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -63,14 +63,7 @@ def header(
 
 def heading_of(document: Header) -> Heading:
     """The same members, as a document has them."""
-    return {
-        "version": document.version,
-        "text": document.text,
-        "tokens": document.tokens,
-        "model": document.model,
-        "attention": document.attention,
-        "pieces": document.pieces,
-    }
+    return cast(Heading, {name: getattr(document, name) for name in Heading.__annotations__})
 
 
 def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
@@ -98,6 +91,8 @@ def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
 
 SHOWN = ("masked", "weights", "mixed", "out")
 """Stages of which a run's document has the numbers without all of them being asked for."""
+OF_ALL_HEADS = ("hidden", "concat", "out", "sum", "norm")
+"""Stages of a layer that its heads have in common; of the others each head has its own."""
 ENCODER = message("this is the encoder reading the text; attn cross shows how the decoder looks at it")
 
 
@@ -165,7 +160,7 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
         scale=first.scale,
         softcap=first.softcap,
         mask=_by_layer([layer.mask.spec() for layer in layers], numbers),
-        mask_says=_mask_text([layer.mask for layer in layers], numbers),
+        mask_says=_masks_in_words([layer.mask for layer in layers], numbers),
         position=input_positions or _by_layer([position_name(layer.position) for layer in layers], numbers),
         backend=model.backend.name,
         dtype=model.backend.dtype,
@@ -179,49 +174,35 @@ def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
 
     numbers: those of the layers, in the order of the texts.
     """
-    if len(set(texts)) == 1:
-        return texts[0]
-    return ", ".join(
-        f"{text} ({ranges([number for number, layer_text in zip(numbers, texts, strict=True) if layer_text == text])})"
-        for text in dict.fromkeys(texts)
-    )
+    layers = _layers_by_text(texts, numbers)
+    return texts[0] if len(layers) == 1 else ", ".join(f"{text} ({ranges(layers[text])})" for text in layers)
 
 
-def _mask_text(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
+def _layers_by_text(texts: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
+    """The numbers of the layers that each text holds for; texts: one for each number."""
+    layers: dict[str, list[int]] = {}
+    for text, number in zip(texts, numbers, strict=True):
+        layers.setdefault(text, []).append(number)
+    return layers
+
+
+def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     """What all layers' masks show, in words, or each mask with its layers."""
     texts = [mask.describe() for mask in masks]
-    if len(set(texts)) == 1:
+    layers = _layers_by_text(texts, numbers)
+    if len(layers) == 1:
         return texts[0]
-    places = {
-        text: [
-            numbers_with_text
-            for numbers_with_text, layer_text in zip(numbers, texts, strict=True)
-            if layer_text == text
-        ]
-        for text in texts
-    }
-    return listing(
-        (
-            message(
-                "layer {layers}: {text}" if len(numbers_with_text) == 1 else "layers {layers}: {text}",
-                layers=ranges(numbers_with_text),
-                text=text,
-            )
-            for text, numbers_with_text in places.items()
-        ),
-        "; ",
-    )
+    parts = [
+        message("layer {layers}: {text}" if len(own) == 1 else "layers {layers}: {text}", layers=ranges(own), text=text)
+        for text, own in layers.items()
+    ]
+    return listing(parts, "; ")
 
 
 def ranges(numbers: Sequence[int]) -> str:
     """Ascending numbers with runs drawn together: "0, 2-5"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in runs)
+    runs = [run.tolist() for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def position_name(position: Position) -> str:
@@ -287,8 +268,9 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
     `scores` are the values that enter the softmax, null where hidden. stages: whether to add
     every stage by name.
     """
-    arrays = trace.stages if stages else {name: trace.stages[name] for name in SHOWN if name in trace.stages}
-    values = {name: backend.numpy(array) for name, array in arrays.items()}
+    names = [name for name in order_stages(trace.stages) if stages or name in SHOWN]
+    values = {name: backend.numpy(trace.stages[name]) for name in names}
+    by_head = [(name, array) for name, array in values.items() if name not in OF_ALL_HEADS]
     parts = [
         RunHead(
             head=head,
@@ -296,13 +278,7 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
             weights=values["weights"][place] if "weights" in values else UNSET,
             output=values["mixed"][place],
             # heads that share keys and values show the ones they share
-            stages={
-                name: values[name][place * len(values[name]) // len(heads)]
-                for name in order_stages(values)
-                if _per_head(name)
-            }
-            if stages
-            else UNSET,
+            stages={name: array[place * len(array) // len(heads)] for name, array in by_head} if stages else UNSET,
         )
         for place, head in enumerate(heads)
     ]
@@ -310,13 +286,9 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
         layer=trace.layer,
         heads=parts,
         output=values["out"],
-        stages={name: values[name] for name in order_stages(values) if not _per_head(name)} if stages else UNSET,
+        stages={name: values[name] for name in values if name in OF_ALL_HEADS} if stages else UNSET,
         hidden=backend.numpy(trace.after) if stages else UNSET,
     )
-
-
-def _per_head(name: str) -> bool:
-    return name not in ("hidden", "concat", "out", "sum", "norm")
 
 
 def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[EmptyRow]:
@@ -342,13 +314,8 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     if not heads.size:
         return []
     count, several = len(set(queries.tolist())), len(set(heads.tolist()))
-    affected = message(
-        "{count} of {shape} queries in {several} of {shape_2} heads",
-        count=count,
-        shape=rows.shape[-1],
-        several=several,
-        shape_2=rows.shape[0],
-    )
+    places = {"count": count, "shape": rows.shape[-1], "several": several, "shape_2": rows.shape[0]}
+    affected = message("{count} of {shape} queries in {several} of {shape_2} heads", **places)
     where = message("layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected)
     return [
         message(
