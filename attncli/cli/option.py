@@ -5,6 +5,7 @@ spread out for Typer.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import Field, fields, is_dataclass
@@ -69,6 +70,12 @@ DELIVERY = About.DELIVERY
 LARGEST = 1_000_000_000
 """The most of anything that can be asked for; memory refuses long before."""
 LARGEST_SEED = 2**63 - 1
+UNITS = {
+    "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30,
+}  # fmt: skip
+LONGEST_SIZE = 20
+"""Digits of a size; more are no bytes of any machine."""
 OLD_SPELLINGS = {
     "--figure": ("--svg",), "--time": ("--measure",), "--output": ("--out",), "-n": ("--positions",),
     "--padded": ("--batch",),
@@ -265,6 +272,16 @@ def whole(text: str, most: int = LARGEST) -> int | None:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
         return None
     return value if (value := int(digits)) <= most else None
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    if not match or match[2].lower() not in UNITS or len(match[1]) > LONGEST_SIZE:
+        raise UsageError(
+            "{option} is {text}", expected="a size such as 2GiB, 500MB or 1000000", option=option, text=repr(text)
+        )
+    return int(float(match[1]) * UNITS[match[2].lower()])
 
 
 def _values(value: Any) -> list[Any]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -16,6 +14,7 @@ from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
 from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
+from attncli.cli.option import parse_size
 from attncli.errors import LimitError, UsageError
 from attncli.language import choice, languages, listing, message
 
@@ -30,12 +29,6 @@ if TYPE_CHECKING:
     from attncli.measure.run_record import Recording, RunRecord
     from attncli.models.model import Model
 
-UNITS = {
-    "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
-    "kib": 2**10, "mib": 2**20, "gib": 2**30,
-}  # fmt: skip
-LONGEST_SIZE = 20
-"""Digits of a size; more are no bytes of any machine."""
 LINES = 10_000  # of a plain table, written at once
 MOST_LINES = 200_000
 """Lines of a whole document on a screen: drawn in half a minute, 6,000 lines a second."""
@@ -147,16 +140,6 @@ def wants_all_stages(value: str | None, options: OutputOptions) -> bool:
     return value is not None
 
 
-def parse_size(text: str, option: str) -> int:
-    """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
-    if not match or match[2].lower() not in UNITS or len(match[1]) > LONGEST_SIZE:
-        raise UsageError(
-            "{option} is {text}", expected="a size such as 2GiB, 500MB or 1000000", option=option, text=repr(text)
-        )
-    return int(float(match[1]) * UNITS[match[2].lower()])
-
-
 def refuse_over(estimate: int, options: OutputOptions, hint: str) -> None:
     """Raise LimitError if a document of about `estimate` bytes is more than `--max-output` allows."""
     limit = parse_size(options.max_output, "--max-output")
@@ -235,13 +218,15 @@ def _pieces(
         elif options.is_table:
             yield from _plain(document, place, several, records.comma_separated)
         else:
+            from attncli.draw.lines import as_text
+
             if view.full:
                 _refuse_lines(document)
-            screen_text = render_text((screen or screen_of(document.schema).screen)(document, view), view, environment)
+            screen_text = as_text((screen or screen_of(document.schema).screen)(document, view), view)
             if several:
                 from attncli.draw.screen_header import numbered_title
 
-                screen_text = render_text(numbered_title(place, document, view), view, environment) + screen_text
+                screen_text = as_text(numbered_title(place, document, view), view) + screen_text
             yield (b"\n" if place else b"") + screen_text.encode("utf-8", "backslashreplace")
 
 
@@ -314,15 +299,6 @@ def _write_drawing(drawing: Drawing, document: Document, style: Style, file: Pat
     title, description = title_and_description(document, lang)
     svg = drawing.svg(mm=style.mm, title=title, description=description)
     write_pieces(file, [figure_bytes(svg, file.suffix, style)])
-
-
-def render_text(block: Lines, view: View, environment: Environment) -> str:
-    """A screen as text, with colour if the view says so."""
-    from attncli.draw.lines import console
-
-    stream = StringIO()
-    console(view, stream).print(block, crop=False)
-    return stream.getvalue()
 
 
 # Answers of commands whose figure may be their screen.

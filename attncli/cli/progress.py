@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from attncli.cli.environment import Environment
-from attncli.cli.output import render_text
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
@@ -196,11 +195,11 @@ QUITTING_KEYS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 
 def wait_for_key(question: str, view: View, environment: Environment) -> bool:
     """Say what is waited for, by the name of its phrase, until a key is pressed; whether it ends what is shown."""
-    from attncli.draw.lines import remark
+    from attncli.draw.lines import as_text, remark
     from attncli.language import say
 
     assert environment.keys is not None
-    prompt = render_text(remark(say(view, question), view), view, environment).rstrip("\n")
+    prompt = as_text(remark(say(view, question), view), view).rstrip("\n")
     environment.write(prompt.encode())
     try:
         return environment.keys() in QUITTING_KEYS

@@ -17,7 +17,7 @@ from attncli.cli.declarations import (
     TextOptions,
 )
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST, LARGEST_SEED, About, whole
+from attncli.cli.option import LARGEST, LARGEST_SEED, About, parse_size, whole
 from attncli.errors import AttnError, InputError, LimitError, UsageError
 from attncli.language import listing, message, plural
 
@@ -443,7 +443,6 @@ def refuse_cost(
 
 def memory_limit(compute: ComputeOptions) -> MemoryBudget:
     """What the command may take of memory: `--max-memory`, or what is free."""
-    from attncli.cli.output import parse_size
     from attncli.models.estimate import MemoryBudget, free_memory
 
     if compute.max_memory is None:

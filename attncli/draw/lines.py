@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from typing import IO, TYPE_CHECKING, Literal
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, cut, safe, spell, wrap
@@ -282,11 +283,16 @@ def console(view: View, stream: IO[str]) -> Console:
     )
 
 
+def as_text(block: Lines, view: View) -> str:
+    """A screen as text, with escapes for colour if the view says so."""
+    stream = StringIO()
+    console(view, stream).print(block, crop=False)
+    return stream.getvalue()
+
+
 @cache
 def _measuring_console(width: int) -> Console:
     """A console that prints nowhere: it knows widths and styles."""
-    from io import StringIO
-
     return console(View(width=width, color=True), StringIO())
 
 

@@ -207,8 +207,8 @@ def test_no_circle_of_files_leaves_its_room():
         assert len(group) <= SMALL_CIRCLE, f"a circle of {len(group)} files: {names}"
 
 
-SMALL_CIRCLE = 8
-"""Files of one room that may need each other: those that a command line goes through in `cli`."""
+SMALL_CIRCLE = 3
+"""Files of one room that may need each other, such as a token, and the chat that it may come from."""
 
 
 def test_the_rooms_are_the_folders():

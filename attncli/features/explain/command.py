@@ -29,7 +29,7 @@ from attncli.cli.option import (
     redeclare,
     without,
 )
-from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
+from attncli.cli.output import refuse_over, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
 from attncli.language import listing, message, term
@@ -174,6 +174,7 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
 
 
 def _by_steps(document: ExplainDocument, environment: Environment, view: View) -> None:
+    from attncli.draw.lines import as_text
     from attncli.features.explain.screen import explain_blocks
 
     for index, block in enumerate(block for block in explain_blocks(document, view) if block.rows):
@@ -181,7 +182,7 @@ def _by_steps(document: ExplainDocument, environment: Environment, view: View) -
             environment.write(b"\n")
             if wait_for_key(message("— any key for the next step, q ends —"), view, environment):
                 return
-        environment.write(render_text(block, view, environment).encode())
+        environment.write(as_text(block, view).encode())
 
 
 # The topics of `attn explain` that are about a whole layer: position, mask, multihead, residual.
@@ -520,9 +521,10 @@ def metric(
         if output.json or output.ndjson or output.plain or any(file is not None for file in files):
             raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
 
+        from attncli.draw.lines import as_text
         from attncli.features.explain.softmax_screens import metrics_screen
 
-        environment.write(render_text(metrics_screen(metric_meanings(), view), view, environment).encode())
+        environment.write(as_text(metrics_screen(metric_meanings(), view), view).encode())
         return
     give_topic(ctx, metric_document(name), output)
 

@@ -13,7 +13,7 @@ from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DATA, DRAWING, argument, delivery_option, meaning, only
-from attncli.cli.output import render_text, validate_options
+from attncli.cli.output import validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
 from attncli.language import listing, message
@@ -42,6 +42,7 @@ def guide(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
+    from attncli.draw.lines import as_text
     from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
 
@@ -66,12 +67,12 @@ def guide(
         environment.write(text.encode())
         return
     lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
-    if text is not None and _show_in_pager(render_text(lines, view, environment), environment, pager):
+    if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
     for index, screen in enumerate((lines,) if pager is False else _screens(lines, view, environment)):
         if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
-        environment.write(render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
+        environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
 
 
 PAGER = ("less", "-R")
