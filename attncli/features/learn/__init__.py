@@ -1,1 +1,0 @@
-"""`attn learn`: train a small attention model on a task, and see it form."""

@@ -1,1 +1,0 @@
-"""Which region of a long prompt the answer draws on."""

@@ -1,1 +1,0 @@
-"""Which heads fetch a fact from the text: needles in haystacks."""

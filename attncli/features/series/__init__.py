@@ -1,1 +1,0 @@
-"""`attn series`: what heads do over the checkpoints of one model."""

@@ -1,1 +1,0 @@
-"""`attn why`: why a head looks there."""
