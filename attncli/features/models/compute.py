@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -527,20 +529,19 @@ def models_document(cache: Path) -> ModelsDocument:
 
     Looks at names, sizes and config.json only, and never uses the network.
     """
-    cached_models: list[CachedModel] = []
-    for snapshot in all_cached(cache):
-        family = _family(snapshot.folder)
-        cached_models.append(
-            CachedModel(
-                name=snapshot.name,
-                revision=snapshot.commit,
-                folder=str(snapshot.folder),
-                family=family,
-                native=family in MODEL_TYPES,
-                bytes=_size(snapshot.folder),
-                missing=list(snapshot.missing),
-            )
+    cached_models = [
+        CachedModel(
+            name=snapshot.name,
+            revision=snapshot.commit,
+            folder=str(snapshot.folder),
+            family=family,
+            native=family in MODEL_TYPES,
+            bytes=_weight_bytes(snapshot.folder),
+            missing=list(snapshot.missing),
         )
+        for snapshot in all_cached(cache)
+        for family in [_model_type(snapshot.folder)]
+    ]
     aliases = [
         AliasRow(name=name, hub=alias.hub, family=alias.family, location=_cached_in(alias, cache))
         for name, alias in ALIASES.items()
@@ -598,10 +599,10 @@ def model_document(
 
     estimate: what a text would take, None where none was asked about. The weights are not read.
     """
-    bytes_by_dtype: dict[str, int] = {}
-    for info in checkpoint.names().values():
-        kind = info.scheme or info.dtype
-        bytes_by_dtype[kind] = bytes_by_dtype.get(kind, 0) + info.bytes
+    tensors = checkpoint.names().values()
+    bytes_by_dtype = Counter[str]()
+    for info in tensors:
+        bytes_by_dtype[info.scheme or info.dtype] += info.bytes
     return ModelDocument(
         version=__version__,
         name=location.name,
@@ -611,9 +612,9 @@ def model_document(
         family=spec.family,
         tokenizer=checkpoint.tokenizer_path is not None,
         fetched=location.tensors is None,
-        tensors=len(checkpoint.names()),
-        parameters=sum(prod(info.shape) for info in checkpoint.names().values() if "float" in info.dtype),
-        bytes=bytes_by_dtype,
+        tensors=len(tensors),
+        parameters=sum(prod(info.shape) for info in tensors if "float" in info.dtype),
+        bytes=dict(bytes_by_dtype),
         spec=side_of(spec),
         decoder=None if spec.decoder is None else side_of(spec.decoder),
         estimate=None if estimate is None else estimate_part(estimate),
@@ -640,7 +641,7 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
     layer_groups: list[tuple[list[int], Block]] = []
     for layer, block in enumerate(blocks):
         for layers, group_block in layer_groups:
-            if group_block == block or _fading(group_block) == _fading(block) is not None:
+            if _without_share(group_block) == _without_share(block):
                 layers.append(layer)
                 break
         else:
@@ -648,10 +649,10 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
     return layer_groups
 
 
-def _fading(block: Block) -> Block | None:
-    """A layer of lightning attention but for how fast it fades, which is another number in each; None for others."""
+def _without_share(block: Block) -> Block:
+    """A layer; one of lightning attention without how fast it fades, which is another number in each."""
     mixer = block.mixer
-    return replace(block, mixer=replace(mixer, share=1.0)) if isinstance(mixer, LinearAttention) else None
+    return replace(block, mixer=replace(mixer, share=1.0)) if isinstance(mixer, LinearAttention) else block
 
 
 def side_of(spec: Spec) -> ModelSide:
@@ -661,21 +662,22 @@ def side_of(spec: Spec) -> ModelSide:
         vocabulary=spec.vocabulary,
         layers=len(spec.blocks),
         max_positions=spec.max_positions,
-        embedding=convert(_plain(spec.embedding), EmbeddingPart),
-        groups=[_group(layers, block) for layers, block in groups(spec.blocks)],
-        final_norm=None if spec.final_norm is None else convert(_plain(spec.final_norm), NormPart),
-        head=None if spec.head is None else convert(_plain(spec.head), OutputHeadPart),
+        embedding=_part(spec.embedding, EmbeddingPart),
+        groups=[_layer_group(layers, block) for layers, block in groups(spec.blocks)],
+        final_norm=_part(spec.final_norm, NormPart),
+        head=_part(spec.head, OutputHeadPart),
     )
 
 
-def _group(layers: list[int], block: Block) -> LayerGroup:
+def _layer_group(layers: list[int], block: Block) -> LayerGroup:
+    """What these layers do, all as `block`, as documents hold it."""
     return LayerGroup(
         layers=layers,
-        attention=None if block.instead else _attention(block.attention),
-        mixer=_part(block.mixer, MixerPart | None),
-        cross=None if block.cross is None else _attention(block.cross),
+        attention=None if block.instead else _attention_row(block.attention),
+        mixer=_part(block.mixer, MixerPart),
+        cross=None if block.cross is None else _attention_row(block.cross),
         mlp=_part(block.mlp, MlpPart | ExpertsPart),
-        norms={place: convert(_plain(norm), NormPart) for place, norm in block.norms.items()},
+        norms={place: _part(norm, NormPart) for place, norm in block.norms.items()},
         parallel=block.parallel,
         residual=block.residual,
         normed=block.normed,
@@ -686,7 +688,8 @@ def _group(layers: list[int], block: Block) -> LayerGroup:
     )
 
 
-def _attention(attention: Attention) -> AttentionRow:
+def _attention_row(attention: Attention) -> AttentionRow:
+    """What an attention does, as documents hold it."""
     return AttentionRow(
         heads=attention.heads,
         kv_heads=attention.kv_heads,
@@ -698,30 +701,31 @@ def _attention(attention: Attention) -> AttentionRow:
         mask=attention.mask.spec(),
         mask_says=attention.mask.describe(),
         position=_part(attention.position, PositionPart),
-        qk_norm=None if attention.qk_norm is None else convert(_plain(attention.qk_norm), QkNormPart),
+        qk_norm=_part(attention.qk_norm, QkNormPart),
         clip=attention.clip,
-        latent=_part(attention.latent, LatentPart | None),
-        temperature=_part(attention.temperature, TemperaturePart | None),
+        latent=_part(attention.latent, LatentPart),
+        temperature=_part(attention.temperature, TemperaturePart),
         global_tokens=None if attention.own_global is None else list(attention.own_global),
         source_width=attention.source_width,
         gated=attention.gated,
     )
 
 
-def _part(value: object, kinds: Any) -> Any:
-    """A part of a Spec that is of one of several kinds, as documents hold it; None where there is none."""
-    return None if value is None else convert(_plain(value), kinds)
+def _part(spec_part: Struct | None, kinds: Any) -> Any:
+    """A part of a Spec as documents hold it, of a class or of one of a union of them; None where there is none."""
+    return None if spec_part is None else convert(_plain(spec_part), kinds)
 
 
 def _plain(value: Any) -> Any:
-    """A part of a Spec as its kind and its fields, by name."""
+    """A part of a Spec as a dict of its kind and its fields; other values as they are, tuples as lists."""
     if isinstance(value, Struct):
         members = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         return members if "kind" in members else {"kind": type(value).__name__.lower(), **members}
     return list(value) if isinstance(value, tuple) else value
 
 
-def _family(folder: Path) -> str | None:
+def _model_type(folder: Path) -> str | None:
+    """The `model_type` of a folder's config.json; None where it cannot be read or says none."""
     try:
         model_type = read_object(folder / "config.json", what="a model's config.json").get("model_type")
     except AttnError:
@@ -729,13 +733,12 @@ def _family(folder: Path) -> str | None:
     return model_type if isinstance(model_type, str) else None
 
 
-def _size(folder: Path) -> int:
+def _weight_bytes(folder: Path) -> int:
+    """Bytes of a folder's safetensors files, without links whose blob is gone."""
     total = 0
     for path in folder.glob("*.safetensors"):
-        try:
+        with suppress(OSError):
             total += path.stat().st_size
-        except OSError:  # a link whose blob is gone
-            continue
     return total
 
 
@@ -743,7 +746,7 @@ def _size(folder: Path) -> int:
 
 
 def verify_document(location: ModelLocation, text: str, result: Verification) -> VerifyDocument:
-    """The document. weights and cross: largest difference by head; see `models.verify` for what is compared."""
+    """`attn.verify/1`: how far a checkpoint's run is from transformers' own; see `models.verify`. text: "" for ids."""
     return VerifyDocument(
         version=__version__,
         name=location.name,
@@ -751,17 +754,7 @@ def verify_document(location: ModelLocation, text: str, result: Verification) ->
         text=text,
         tokens=result.tokens,
         backend=result.backend,
-        layers=[
-            LayerDifference(
-                side=layer.side,
-                layer=layer.layer,
-                weights=list(layer.weights),
-                cross=list(layer.cross),
-                hidden=layer.hidden,
-                relative=layer.relative,
-            )
-            for layer in result.layers
-        ],
+        layers=[convert(layer, LayerDifference, from_attributes=True) for layer in result.layers],
         float64=Float64Distance(worst=result.worst, limit=LIMIT),
         float32=Float32Distance(
             run_distance=result.run_distance,

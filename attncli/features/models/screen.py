@@ -59,14 +59,9 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     if view.brief:
         return fit_to_view(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
+    present = localize(contextual("here", "yes"), view)
     rows = [
-        [
-            alias.name,
-            alias.family,
-            "-" if alias.location is None else localize(contextual("here", "yes"), view),
-            alias.hub,
-        ]
-        for alias in document.aliases
+        [alias.name, alias.family, "-" if alias.location is None else present, alias.hub] for alias in document.aliases
     ]
     proof = fact(message("proof"), document.proof, view)
     foreign = table(
@@ -75,35 +70,22 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         view,
         title=message("{count} of today's families run through transformers", count=len(document.foreign)),
     )
+    family_count, format_count = len(document.families), len(document.formats)
     formats = table(
         [message("format"), "families", message("held against")],
-        [
-            [row.name, str(len(row.families) or len(document.families)), localize(row.proof, view)]
-            for row in document.formats
-        ],
+        [[row.name, str(len(row.families) or family_count), localize(row.proof, view)] for row in document.formats],
         view,
-        title=message("{rows} formats", rows=len(document.formats)),
+        title=message("{rows} formats", rows=format_count),
     )
     note = message("here: installed, or in the hub's cache; the others are fetched")
-    aliases = table(
-        ["alias", "family", "here", message("on the hub")],
-        rows,
-        view,
-        title=message("{rows} aliases", rows=len(rows)),
-        note=note,
-    )
+    names = ["alias", "family", "here", message("on the hub")]
+    aliases = table(names, rows, view, title=message("{rows} aliases", rows=len(rows)), note=note)
     rows_cached = [
         [model.name, model.family or "?", _run_support(model), size_words(model.bytes), model.revision[:7]]
         for model in document.cached
     ]
-    title = count_phrase(len(rows_cached), "model")
-    cache_table = table(
-        ["name", "family", "runs", "size", "revision"],
-        rows_cached,
-        view,
-        align=["left", "left", "left", "right", "left"],
-        title=title,
-    )
+    title, names = count_phrase(len(rows_cached), "model"), ["name", "family", "runs", "size", "revision"]
+    cache_table = table(names, rows_cached, view, align=["left", "left", "left", "right", "left"], title=title)
     where = stack(*(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width)))
     hub = stack(cache_table, where) if rows_cached else stack(heading(title, "", view), where)
     return fit_to_view(stack_spaced(stack(families, proof), foreign, formats, aliases, hub, answer), view)
@@ -138,38 +120,25 @@ SIDES = {"self": contextual("model", "self"), "encoder": message("encoder"), "de
 
 def verify_screen(document: VerifyDocument, view: View) -> Lines:
     """One row per layer with its largest differences, then both verdicts."""
-    wide, single = document.float64, document.float32
+    wide, backend = document.float64, message("attn on {backend}", backend=document.backend)
     top = stack(
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-        fact(
-            "compared",
-            [
-                message("transformers, eager"),
-                message("attn on {backend}", backend=document.backend),
-                count_phrase(document.tokens, "token"),
-            ],
-            view,
-        ),
+        fact("compared", [message("transformers, eager"), backend, count_phrase(document.tokens, "token")], view),
         fact("text", [safe(document.text, ascii=view.ascii)], view),
     )
-    rows = [[say(view, SIDES[layer.side]), str(layer.layer), *_numbers(layer)] for layer in document.layers]
+    rows = [[say(view, SIDES[layer.side]), str(layer.layer), *_difference_cells(layer)] for layer in document.layers]
     names = say_each(
         view, "side", "layer", "weights", contextual("verify", "worst head"), "cross", "vectors", "relative"
     )
     align = ["left", *["right"] * (len(names) - 1)]
     body = table(names, rows, view, align=align, title="largest |difference| from transformers, float64")
     verdict = say(view, "equal within the limits" if document.passed else "NOT equal within the limits")
-    notes = [
-        say(
-            view,
-            "float64: at most {error} relative, allowed {limit}.",
-            error=f"{wide.worst:.1e}",
-            limit=f"{wide.limit:.0e}",
-        ),
-        _single(single, view),
-    ]
+    error, limit = f"{wide.worst:.1e}", f"{wide.limit:.0e}"
+    exact = say(view, "float64: at most {error} relative, allowed {limit}.", error=error, limit=limit)
     end = stack(
-        line((verdict, "bold green" if document.passed else "bold red")), *(remark(note, view) for note in notes)
+        line((verdict, "bold green" if document.passed else "bold red")),
+        remark(exact, view),
+        remark(_float32_sentence(document.float32, view), view),
     )
     return fit_to_view(end if view.brief else stack_spaced(top, body, end), view)
 
@@ -183,8 +152,8 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
                 yield (layer.side, layer.layer, kind, head, difference, layer.hidden, layer.relative)
 
 
-def _single(distance: Float32Distance, view: View) -> str:
-    """What float32 gave; a distance is null, or no number, where numbers left its range."""
+def _float32_sentence(distance: Float32Distance, view: View) -> str:
+    """What float32 gave, in a sentence; a distance is null, or no number, where numbers left its range."""
     run_distance, reference_distance, ratio = distance.run_distance, distance.reference_distance, distance.ratio
     if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
         return say(view, "float32: some numbers are too large for it.")
@@ -200,7 +169,8 @@ def _single(distance: Float32Distance, view: View) -> str:
     )
 
 
-def _numbers(layer: LayerDifference) -> list[str]:
+def _difference_cells(layer: LayerDifference) -> list[str]:
+    """A layer's differences as cells of the table: of its worst head, which that is, cross, vectors and relative."""
     weights = layer.weights
     worst = max(range(len(weights)), key=lambda head: weights[head]) if weights else None
     cross = f"{max(layer.cross):.1e}" if layer.cross else "-"
@@ -234,32 +204,24 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
     """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
     if view.brief:
         return fit_to_view(model_answer(document, view), view)
-    spec, types = document.spec, document.bytes
     folder = fold(safe(document.folder, ascii=view.ascii), view.width - SIDE)
-    top = [
+    family = [safe(document.family, ascii=view.ascii), message("encoder and decoder" if document.decoder else "")]
+    weights = [
+        message("{parameters:,} parameters", parameters=document.parameters),
+        *(f"{size_words(size)} {name}" for name, size in document.bytes.items()),
+        message("" if document.fetched else "to be fetched"),
+    ]
+    tokenizer = TOKENIZER if document.tokenizer else message("none: give token ids with --ids")
+    top = stack(
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
         fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
-        fact(
-            "family",
-            [safe(document.family, ascii=view.ascii), message("encoder and decoder" if document.decoder else "")],
-            view,
-        ),
-        fact(
-            "weights",
-            [
-                message("{parameters:,} parameters", parameters=document.parameters),
-                *(f"{size_words(size)} {name}" for name, size in types.items()),
-                message("" if document.fetched else "to be fetched"),
-            ],
-            view,
-        ),
-        fact(
-            "tokenizer", ["tokenizer.json" if document.tokenizer else message("none: give token ids with --ids")], view
-        ),
+        fact("family", family, view),
+        fact("weights", weights, view),
+        fact("tokenizer", [tokenizer], view),
         *(warning(warning_text, view) for warning_text in document.warnings),
-    ]
-    sides = [("", spec)] if document.decoder is None else [("encoder", spec), ("decoder", document.decoder)]
-    blocks = [stack(*top), *(_side(name, side, view) for name, side in sides)]
+    )
+    sides = [("" if document.decoder is None else "encoder", document.spec), ("decoder", document.decoder)]
+    blocks = [top, *(_side(name, side, view) for name, side in sides if side is not None)]
     if document.estimate is not None:
         blocks.append(_estimate(document.estimate, view))
     blocks.append(model_answer(document, view))
@@ -278,40 +240,32 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
             if attention is None:
                 yield (name, layer, 0, 0, "", "", "", "", group.instead, "")
                 continue
-            values = (
-                getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
-            )
-            yield (name, layer, *values, "none" if attention.position is None else tag_of(attention.position))
+            keys = ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
+            position = "none" if attention.position is None else tag_of(attention.position)
+            yield (name, layer, *(getattr(attention, key) for key in keys), position)
 
 
 def _side(name: str, side: ModelSide, view: View) -> Lines:
-    embedding, limit = side.embedding, side.max_positions
+    """What an encoder or a decoder does: sizes, embedding, layers by group, and what comes after the last."""
+    embedding, limit, width = side.embedding, side.max_positions, side.embedding.width
+    sizes = [f"d_model {side.d_model}", count_phrase(side.layers, "layer")]
+    sizes.append(message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary))
     extra = [
         term(f"{embedding.positions} positions") if embedding.positions else "",
         message("token types" if embedding.types else ""),
         message("times {scale}", scale=brief(embedding.scale)) if embedding.scale != 1 else "",
         _norm(embedding.norm),
-        message("a table {width} wide", width=embedding.width) if embedding.width not in (None, side.d_model) else "",
+        message("a table {width} wide", width=width) if width not in (None, side.d_model) else "",
     ]
-    head = side.head
-    ends = [_norm(side.final_norm), *([] if head is None else _head(head))]
-    rows = [
+    ends = [_norm(side.final_norm), *([] if side.head is None else _head(side.head))]
+    return stack(
         heading(name, "", view),
-        fact(
-            "sizes",
-            [
-                f"d_model {side.d_model}",
-                count_phrase(side.layers, "layer"),
-                message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary),
-            ],
-            view,
-        ),
+        fact("sizes", sizes, view),
         fact("positions", [message("at most {limit:,}", limit=limit) if limit else message("no limit")], view),
         fact("embedding", [message("token vectors"), *extra], view),
         *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
-    ]
-    return stack(*rows)
+    )
 
 
 def _head(head: OutputHeadPart) -> list[str]:
@@ -326,16 +280,13 @@ def _head(head: OutputHeadPart) -> list[str]:
 def _group(group: LayerGroup, view: View) -> Lines:
     title = message("layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers))
     norms = [listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()]
+    scale, convolution = group.branch_scale, group.convolution
     shape = [
         message("attention and feed-forward side by side") if group.parallel else "",
         "" if group.residual else message("no residual"),
         message("branches are added to what the norm before attention gives") if group.normed else "",
-        message("each branch times {branch_scale}", branch_scale=brief(group.branch_scale))
-        if group.branch_scale != 1
-        else "",
-        message("beside it a convolution over {convolution} tokens", convolution=group.convolution)
-        if group.convolution
-        else "",
+        message("each branch times {branch_scale}", branch_scale=brief(scale)) if scale != 1 else "",
+        message("beside it a convolution over {convolution} tokens", convolution=convolution) if convolution else "",
     ]
     rows = [heading(title, "", view)]
     if group.attention is not None:
@@ -352,20 +303,17 @@ def _group(group: LayerGroup, view: View) -> Lines:
 
 
 def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
-    heads, kv_heads = attention.heads, attention.kv_heads
+    """What an attention does: its sizes, its mask and positions, and the mask in words; `name` at the left edge."""
+    heads, kv_heads, wide = attention.heads, count_phrase(attention.kv_heads, "kv head"), attention.source_width
+    group_size = heads // attention.kv_heads
     root = root_of(attention.scale, attention.d_k, 0)
+    scale = brief(attention.scale) + (spell(f" = {root}", ascii=view.ascii) if root else "")
     sizes = [
         count_phrase(heads, "head"),
-        message(
-            "{kv_heads} shared by {heads} each", kv_heads=count_phrase(kv_heads, "kv head"), heads=heads // kv_heads
-        )
-        if kv_heads != heads
-        else "",
+        message("{kv_heads} shared by {heads} each", kv_heads=kv_heads, heads=group_size) if group_size > 1 else "",
         f"d_k {attention.d_k}",
         f"d_v {attention.d_v}",
-        message(
-            "scale {scale}", scale=brief(attention.scale) + (spell(f" = {root}", ascii=view.ascii) if root else "")
-        ),
+        message("scale {scale}", scale=scale),
         message("soft-cap {softcap}", softcap=brief(attention.softcap)) if attention.softcap else "",
         message("learned sinks" if attention.sinks else ""),
         message("gated" if attention.gated else ""),
@@ -373,49 +321,37 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip)) if attention.clip else "",
         _latent(attention.latent) if attention.latent else "",
         _temperature(attention.temperature) if attention.temperature else "",
-        message("keys and values from vectors {source_width} wide", source_width=attention.source_width)
-        if attention.source_width
-        else "",
+        message("keys and values from vectors {source_width} wide", source_width=wide) if wide else "",
     ]
     if attention.global_tokens is not None:
         global_tokens = listing(map(str, attention.global_tokens)) or message("none named")
         sizes += [message("global tokens with projections of their own: {global_tokens}", global_tokens=global_tokens)]
-    conventions = [
-        mask_and_position(attention.mask, "none", view)[0],
-        message("position none in the attention")
-        if attention.position is None
-        else message("position {position}", position=_position(attention.position)),
-    ]
-    return [
-        fact(name, sizes, view),
-        fact("", conventions, view),
-        fact("", [spell(attention.mask_says, ascii=view.ascii)], view),
-    ]
+    position = message("position none in the attention")
+    if attention.position is not None:
+        position = message("position {position}", position=_position(attention.position))
+    conventions = [mask_and_position(attention.mask, "none", view)[0], position]
+    says = [spell(attention.mask_says, ascii=view.ascii)]
+    return [fact(name, sizes, view), fact("", conventions, view), fact("", says, view)]
 
 
 def _position(position: PositionPart) -> str:
     match position:
         case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
-            kinds = {"dims": dims, "theta": brief(theta), "pairing": term(pairing)}
+            places = {"dims": dims, "theta": brief(theta), "pairing": term(pairing)}
             if not scaling:
-                return message("rotary, {dims} dims, theta {theta}, {pairing} pairs", **kinds)
-            return message(
-                "rotary, {dims} dims, theta {theta}, {pairing} pairs, {scaling} scaling",
-                **kinds,
-                scaling=tag_of(scaling),
-            )
+                return message("rotary, {dims} dims, theta {theta}, {pairing} pairs", **places)
+            places["scaling"] = tag_of(scaling)
+            return message("rotary, {dims} dims, theta {theta}, {pairing} pairs, {scaling} scaling", **places)
         case AlibiPart():
             return "ALiBi"
         case BucketsPart(buckets=buckets, max_distance=most):
             return message("{buckets} relative buckets up to distance {most}", buckets=buckets, most=most)
         case DisentangledPart():
             return tag_of(position)
+        case RelativeSinesPart(furthest=None):
+            return message("sinusoids of the distance")
         case RelativeSinesPart(furthest=furthest):
-            return (
-                message("sinusoids of the distance")
-                if furthest is None
-                else message("sinusoids of the distance, up to {furthest}", furthest=furthest)
-            )
+            return message("sinusoids of the distance, up to {furthest}", furthest=furthest)
         case FirstBlockAgainPart(times=times):
             return message("keys of the first block count {times} times", times=1 + times)
         case _:
@@ -430,22 +366,17 @@ def _norm(norm: NormPart | None) -> str:
 
 
 def _qk_norm(norm: QkNormPart) -> list[str]:
-    over = {
-        "head": "",
-        "own": message("each head by norm weights of its own"),
-        "width": message("all heads normed at once"),
-    }[norm.over]
+    over = {"own": message("each head by norm weights of its own"), "width": message("all heads normed at once")}
     return [
         message("queries and keys normed ({norm})", norm=_norm(norm.norm)),
-        over,
+        over.get(norm.over, ""),
         message("normed after the positions" if norm.after else ""),
     ]
 
 
 def _latent(latent: LatentPart) -> str:
-    keys = message(
-        "{keys} entries, {straight} of a key shared by all heads", keys=latent.keys, straight=latent.straight
-    )
+    narrow, straight = latent.keys, latent.straight
+    keys = message("{keys} entries, {straight} of a key shared by all heads", keys=narrow, straight=straight)
     if not latent.query:
         return message("latent: queries from the input at once, keys and values from {keys}", keys=keys)
     return message("latent: queries from {query} entries, keys and values from {keys}", query=latent.query, keys=keys)
@@ -492,29 +423,20 @@ def _temperature(grows: TemperaturePart) -> str:
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
     match mlp:
         case MlpPart():
-            return [
-                message("feed-forward {width} wide, {mlp}", width=mlp.width, mlp=_inner(mlp)),
-                _gate_bound(mlp.bounded),
-            ]
+            sentence = message("feed-forward {width} wide, {mlp}", width=mlp.width, mlp=_activation(mlp))
+            return [sentence, _gate_bound(mlp.bounded)]
         case ExpertsPart(count=count, chosen=chosen_count, width=width):
+            sizes = {"count": count, "width": width, "chosen_count": chosen_count}
             facts = [
-                message(
-                    "{count} experts {width} wide, {chosen_count} for each token",
-                    count=count,
-                    width=width,
-                    chosen_count=chosen_count,
-                ),
+                message("{count} experts {width} wide, {chosen_count} for each token", **sizes),
                 message("" if mlp.gated else "without gates"),
                 message("on vectors {narrow} wide", narrow=mlp.narrow) if mlp.narrow else "",
                 *_routing(mlp),
             ]
             if mlp.shared is not None:
+                width, shared = mlp.shared.width, _activation(mlp.shared)
                 facts += [
-                    message(
-                        "one part for every token {width} wide, {shared}",
-                        width=mlp.shared.width,
-                        shared=_inner(mlp.shared),
-                    ),
+                    message("one part for every token {width} wide, {shared}", width=width, shared=shared),
                     _gate_bound(mlp.shared.bounded),
                     message("in a share that the token decides" if mlp.shared_share else ""),
                 ]
@@ -525,34 +447,27 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
             assert_never(mlp)
 
 
-def _inner(mlp: MlpPart) -> str:
+def _activation(mlp: MlpPart) -> str:
     return message("gated {activation}", activation=mlp.activation) if mlp.gated else mlp.activation
 
 
 def _gate_bound(bound: BoundedPart | None) -> str:
-    return (
-        ""
-        if bound is None
-        else message("gate bounded at {limit}, slope {slope}", limit=brief(bound.limit), slope=brief(bound.slope))
-    )
+    if bound is None:
+        return ""
+    return message("gate bounded at {limit}, slope {slope}", limit=brief(bound.limit), slope=brief(bound.slope))
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
     """How experts are chosen, where it is not by a softmax over all of them."""
     routing = experts.routing
     score = message("shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax")
+    counts = {name: getattr(routing, name) for name in ("groups_chosen", "groups", "group_by")}
+    groups = message("of the best {groups_chosen} of {groups} groups, by their best {group_by}", **counts)
     return [
         experts.activation,
         _gate_bound(experts.bounded),
         score,
-        message(
-            "of the best {groups_chosen} of {groups} groups, by their best {group_by}",
-            groups_chosen=routing.groups_chosen,
-            groups=routing.groups,
-            group_by=routing.group_by,
-        )
-        if routing.groups > 1
-        else "",
+        groups if routing.groups > 1 else "",
         message("a learned correction where the best are sought") if routing.corrected else "",
         message("shares made to sum to 1") if experts.renormalise else "",
         message("shares times {factor}", factor=brief(routing.factor)) if routing.factor != 1 else "",
@@ -566,11 +481,8 @@ def _estimate(estimate: EstimatePart, view: View) -> Lines:
         for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])
         if size
     ]
-    title = message(
-        "a text of {tokens} through {layers}",
-        tokens=count_phrase(estimate.tokens, "token"),
-        layers=count_phrase(estimate.layers, "layer"),
-    )
+    tokens, layers = count_phrase(estimate.tokens, "token"), count_phrase(estimate.layers, "layer")
+    title = message("a text of {tokens} through {layers}", tokens=tokens, layers=layers)
     peak = message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory))
     return stack(
         heading(title, "", view),
