@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
@@ -108,9 +107,7 @@ class Config:
 
     def whole(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         """A whole number in [least, most]."""
-        value = self.get(*keys, default=default)
-        if value is None:
-            raise self._missing(keys)
+        value = self._needed(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._wrong(keys, value, message("a whole number from {least} to {most:,}", least=least, most=most))
         return value
@@ -124,13 +121,11 @@ class Config:
 
     def number(self, *keys: str, default: float | None = None) -> float:
         """A number from 10⁻³⁰ to 10¹⁵."""
-        value = self.get(*keys, default=default)
-        if value is None:
-            raise self._missing(keys)
+        value = self._needed(keys, default)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
-            ends = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
-            raise self._wrong(keys, value, message("a number from {smallest_number:g} to {largest_number:g}", **ends))
+            limits = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
+            raise self._wrong(keys, value, message("a number from {smallest_number:g} to {largest_number:g}", **limits))
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
@@ -167,17 +162,11 @@ class Config:
         value = self.get(key)
         if value is None:
             return None
-        if (
-            not isinstance(value, list)
-            or not all(isinstance(item, kind) for item in value)
-            or (count is not None and len(value) != count)
-        ):
+        fits = isinstance(value, list) and all(isinstance(item, kind) for item in value)
+        if not fits or count not in (None, len(value)):
             description = message("a list of {value}", value=len(value)) if isinstance(value, list) else value
-            raise self._wrong(
-                (key,),
-                description,
-                message("a list of {count} values of one kind", count="" if count is None else count),
-            )
+            expected = message("a list of {count} values of one kind", count="" if count is None else count)
+            raise self._wrong((key,), description, expected)
         return value
 
     def under(self, key: str) -> Config | None:
@@ -219,10 +208,13 @@ class Config:
             values=_value_text(self.values.get(key)),
         )
 
-    def _missing(self, keys: Sequence[str]) -> InputError:
-        return InputError(
-            "config.json has no {key}", where=self.where, expected=listing(keys, " or "), key=repr(keys[0])
-        )
+    def _needed(self, keys: Sequence[str], default: object) -> Any:
+        """The value of the first key that is there, else the default; InputError where that is None, too."""
+        value = self.get(*keys, default=default)
+        if value is None:
+            expected = listing(keys, " or ")
+            raise InputError("config.json has no {key}", where=self.where, expected=expected, key=repr(keys[0]))
+        return value
 
     def _wrong(self, keys: Sequence[str], value: object, expected: str) -> InputError:
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
@@ -252,20 +244,20 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
     for key, value in config.values.items():
         if key in config.read_keys or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
             continue
-        if key in fixed_values:
-            if value is not None and value != fixed_values[key].value:
-                raise config.refuse(key, f"{fixed_values[key].value!r}: {fixed_values[key].consequence}")
-        else:
+        if key not in fixed_values:
             unknown_keys.append(key)
+        elif value not in (None, fixed_values[key].value):
+            raise config.refuse(key, f"{fixed_values[key].value!r}: {fixed_values[key].consequence}")
     notes = [
         message("config.json has a key {key} that attn does not know; it plays no part", key=_value_text(key))
         for key in unknown_keys[:MOST_TOLD]
     ]
-    if len(unknown_keys) > MOST_TOLD:
+    more = len(unknown_keys) - MOST_TOLD
+    if more > 0:
         notes.append(
             message(
                 "config.json has {unknown_keys:,} more keys that attn does not know; they play no part",
-                unknown_keys=len(unknown_keys) - MOST_TOLD,
+                unknown_keys=more,
             )
         )
     return (*config.notes, *notes)
@@ -366,7 +358,8 @@ def rope(
     rope_type = inside.get("rope_type", "type") or "default"
     share = inside.number("partial_rotary_factor", default=share)
     if default_partial is None and share != 1:
-        share = _whole(config, rope_type, share)
+        _note_idle_share(config, rope_type, share)
+        share = 1.0
     dims = int(head_dim * share)
     if dims % 2 or not 0 < dims <= head_dim or base <= 1:
         raise InputError(
@@ -381,16 +374,9 @@ def rope(
     if alpha is not None:
         base, rope_type = base * alpha ** (dims / (dims - 2)), "default"
         beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")  # written, and without use
-    scaling = (
-        None
-        if rope_type == "default"
-        else _scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
-    )
-    unread = [
-        key
-        for key in inside.values
-        if key not in inside.read_keys and key not in ("finetuned", "original_max_position_embeddings", *beside)
-    ]
+    scaling = _scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
+    idle = {"finetuned", "original_max_position_embeddings", *beside}
+    unread = [key for key in inside.values if key not in inside.read_keys | idle]
     if unread:
         raise UnsupportedError(
             "the rotary embedding of type {rope_type} has a key {unread}",
@@ -402,8 +388,11 @@ def rope(
     return Rope(dims, base, pairing, scaling)
 
 
-def _whole(config: Config, kind: str, share: float) -> float:
-    """The share of a head that is rotated in a family that knows no share: 1, with a note that the config's is idle."""
+def _note_idle_share(config: Config, kind: str, share: float) -> None:
+    """Note that the share of each head that a config rotates is idle, as in its family whole heads are rotated.
+
+    Raises UnsupportedError where the rotary embedding is scaled besides.
+    """
     if kind != "default":
         raise UnsupportedError(
             "config.json scales the rotary embedding ({kind}) of the share {share:g} of each head",
@@ -418,7 +407,6 @@ def _whole(config: Config, kind: str, share: float) -> float:
             share=share,
         )
     )
-    return 1.0
 
 
 def _for_all_layers(config: Config) -> Config:
@@ -444,15 +432,28 @@ def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
                 local=LOCAL,
             )
         parameters = new.under(kind)
-        values.update({} if parameters is None else parameters.values)
+        values |= {} if parameters is None else parameters.values
     if old is not None and scaled:
-        values.update(old.values)
+        values |= old.values
     return Config(values, config.where)
 
 
 def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool) -> RopeScaling:
+    """The scaling of a rotary embedding of `dims` entries, of the type `kind`; None for the default one.
+
+    inside: what the config says of the scaling. usual: the positions before scaling that it means by silence. by_kind:
+    whether layers of other types have another scaling.
+    """
+    if kind == "default":
+        return None
     longest = config.whole("max_position_embeddings", "n_positions")
-    original = partial(_original, inside, config, longest, usual, by_kind=by_kind)
+
+    def original() -> int:
+        """The positions before the scaling. A number outside of what is said of the scaling counts first."""
+        key = "original_max_position_embeddings"
+        outside = None if by_kind else config.optional(key, default=usual, least=2)
+        return inside.whole(key, default=longest, least=2) if outside is None else outside
+
     match kind:
         case "linear":
             return Linear(inside.number("factor"))
@@ -472,13 +473,6 @@ def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | 
             raise UnsupportedError(
                 "the rotary embedding has the scaling {kind}", where=inside.where, expected=TYPES, kind=repr(kind)
             )
-
-
-def _original(inside: Config, config: Config, longest: int, usual: int | None, *, by_kind: bool) -> int:
-    """How many positions training had before the scaling. A number outside of what is said of the scaling counts
-    first."""
-    outside = None if by_kind else config.optional("original_max_position_embeddings", default=usual, least=2)
-    return inside.whole("original_max_position_embeddings", default=longest, least=2) if outside is None else outside
 
 
 def _llama3(inside: Config, original: int) -> Llama3:
@@ -502,25 +496,13 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
         magnitude = _log_factor(factor, 1.0)
         if all_dims is not None and mscale is not None:
             magnitude = _log_factor(factor, mscale) / _log_factor(factor, all_dims)
-    return Yarn(
-        factor,
-        original,
-        inside.number("beta_fast", default=32.0),
-        inside.number("beta_slow", default=1.0),
-        magnitude,
-        _truncated(config, inside, by_kind=by_kind),
-    )
-
-
-def _truncated(config: Config, inside: Config, *, by_kind: bool) -> bool:
-    """Whether the ends of the ramp are whole numbers. Transformers looks for the key beside the types of layers, not in
-    what holds for one of them."""
+    fast, slow = inside.number("beta_fast", default=32.0), inside.number("beta_slow", default=1.0)
     truncates = inside.flag("truncate", default=True)
-    if by_kind and not truncates:
+    if by_kind and not truncates:  # transformers looks for it beside the types of layers, not in what holds for one
         config.note(
             message("config.json's truncate, False, plays no part: it stands among what holds for one type of layer")
         )
-    return truncates or by_kind
+    return Yarn(factor, original, fast, slow, magnitude, truncates or by_kind)
 
 
 def stretched_scale(config: Config) -> float:

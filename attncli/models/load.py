@@ -54,16 +54,13 @@ class CheckpointStore:
         return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        embedding = self.spec.embedding
-        x = self._rows(backend, "tokens.weight", [self._id(token) for token in tokens]) * embedding.scale
-        weights = self.outer(backend)
+        embedding, weights = self.spec.embedding, self.outer(backend)
+        x = self._token_vectors(backend, tokens)
         if embedding.projection == "tokens":
             x = linear(backend, weights, "embed.project", x)
-        places, stored = self._places(tokens), "positions.weight" in self.binding.outer
-        table = partial(self._rows, backend, "positions.weight", places)
-        x = with_positions(backend, embedding, x, places, table, stored=stored)
+        x = self._add_positions(backend, tokens, x)
         if embedding.types:
-            x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
+            x = x + self._type_vectors(backend, tokens)
         if embedding.norm is not None:
             x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
         x = linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
@@ -71,21 +68,19 @@ class CheckpointStore:
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         embedding, weights = self.spec.embedding, self.outer(backend)
-        x = self._rows(backend, "tokens.weight", [self._id(token) for token in tokens]) * embedding.scale
-        project = partial(_project, backend, weights("embed.project.weight"))
+        x, matrix = self._token_vectors(backend, tokens), weights("embed.project.weight")
+
+        def project(vectors: Array) -> Array:
+            return vectors if matrix is None else backend.matmul(vectors, backend.transpose(matrix))
+
         parts = [EmbeddingVectors("token", project(x) if embedding.projection == "tokens" else x)]
         shift = weights("embed.project.bias")
         if embedding.projection == "tokens" and shift is not None:
             parts.append(EmbeddingVectors("bias", shift))
         if embedding.positions is not None:
-            places, stored = self._places(tokens), "positions.weight" in self.binding.outer
-            table = partial(self._rows, backend, "positions.weight", places)
-            zeros = parts[0].vectors * 0.0
-            vectors = with_positions(backend, embedding, zeros, places, table, stored=stored)
-            parts.append(EmbeddingVectors("position", vectors))
+            parts.append(EmbeddingVectors("position", self._add_positions(backend, tokens, parts[0].vectors * 0.0)))
         if embedding.types:
-            rows = [min(token.part, embedding.types - 1) for token in tokens]
-            parts.append(EmbeddingVectors("type", self._rows(backend, "types.weight", rows)))
+            parts.append(EmbeddingVectors("type", self._type_vectors(backend, tokens)))
         if embedding.norm is not None:
             parts = parts_through_norm(backend, embedding.norm, parts, weights)
         if embedding.projection == "sum":
@@ -93,24 +88,52 @@ class CheckpointStore:
             parts += [] if shift is None else [EmbeddingVectors("bias", shift)]
         return parts
 
+    def _token_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The tokens' rows of the token table, [token, width], scaled."""
+        ids = []
+        for token in tokens:
+            if token.id is None or not 0 <= token.id < self.spec.vocabulary:
+                raise InputError(
+                    "token {token} has the id {id}, the embedding has {vocabulary:,} rows",
+                    expected="a tokenizer that belongs to this checkpoint",
+                    token=repr(token.text),
+                    id=token.id,
+                    vocabulary=self.spec.vocabulary,
+                )
+            ids.append(token.id)
+        return self._rows(backend, "tokens.weight", ids) * self.spec.embedding.scale
+
+    def _type_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors of the tokens' types, [token, width]."""
+        return self._rows(backend, "types.weight", [min(token.part, self.spec.embedding.types - 1) for token in tokens])
+
+    def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:
+        """Vectors [token, width] with the tokens' positions added as the embedding says. Padding has a row of its own,
+        and does not count."""
+        embedding, padding_count, rows = self.spec.embedding, 0, []
+        for token in tokens:
+            if embedding.padding is not None and token.id == embedding.padding:
+                padding_count += 1
+                rows.append(embedding.padding)
+            else:
+                rows.append(embedding.position_offset + token.index - padding_count)
+        table, stored = partial(self._rows, backend, "positions.weight", rows), "positions.weight" in self.binding.outer
+        return with_positions(backend, embedding, x, rows, table, stored=stored)
+
     def expect(self, layers: range) -> None:
         self._deferred_layer = layers.stop - 1
-        self._announce(
-            bound
-            for layer in layers
-            for bound in self._in_order(layer)
-            if layer < self._deferred_layer or not bound.feeds
-        )
+        bindings = ((layer, bound) for layer in layers for bound in self._in_order(layer))
+        self._read_ahead(bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds)
 
-    def _feed(self, layer: int) -> None:
+    def _expect_feed_forward(self, layer: int) -> None:
         """Have the feed-forward part of the last layer expected read ahead: it is asked for after all."""
         if layer == self._deferred_layer:
             self._deferred_layer = -1
-            self._announce(bound for bound in self._in_order(layer) if bound.feeds)
+            self._read_ahead(bound for bound in self._in_order(layer) if bound.feeds)
 
-    def _announce(self, bounds: Iterable[TensorBinding]) -> None:
+    def _read_ahead(self, bindings: Iterable[TensorBinding]) -> None:
         """Have the tensors of these roles read ahead, in this order."""
-        self.checkpoint.ahead([name for bound in bounds for name in bound.tensors])
+        self.checkpoint.ahead([name for bound in bindings for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
         """A matrix is read when it is asked for and let go with its product: one at a time is in memory, not the layer.
@@ -154,32 +177,6 @@ class CheckpointStore:
             self._tables[key] = RowCache(partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count)
         return backend.array(self._tables[key].rows(rows))
 
-    def _places(self, tokens: Sequence[Token]) -> list[int]:
-        """The row of the position table for each token."""
-        embedding, padding_count, rows = self.spec.embedding, 0, []
-        for token in tokens:
-            if embedding.padding is not None and token.id == embedding.padding:
-                padding_count += 1
-                rows.append(embedding.padding)
-            else:
-                rows.append(embedding.position_offset + token.index - padding_count)
-        return rows
-
-    def _id(self, token: Token) -> int:
-        if token.id is None or not 0 <= token.id < self.spec.vocabulary:
-            raise InputError(
-                "token {token} has the id {id}, the embedding has {vocabulary:,} rows",
-                expected="a tokenizer that belongs to this checkpoint",
-                token=repr(token.text),
-                id=token.id,
-                vocabulary=self.spec.vocabulary,
-            )
-        return token.id
-
-
-def _project(backend: Backend, matrix: Array | None, x: Array) -> Array:
-    return x if matrix is None else backend.matmul(x, backend.transpose(matrix))
-
 
 class _LayerWeights(ReadWeights):
     """The weights of one layer."""
@@ -199,7 +196,7 @@ class _LayerWeights(ReadWeights):
             return self._store._keep(self._backend, role, bound)
         if role not in arrays:
             if bound.feeds:
-                self._store._feed(self._index)
+                self._store._expect_feed_forward(self._index)
             for name, array in self._store._read(self._backend, bound).items():
                 arrays[name] = array if name not in self._factors else array * self._factors[name]
         return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
@@ -212,7 +209,7 @@ class _LayerWeights(ReadWeights):
         if self._factors and any(part.name in self._factors for part in bound.roles):
             return None
         if bound.feeds:
-            self._store._feed(self._index)
+            self._store._expect_feed_forward(self._index)
         flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
         multiply = partial(self._store.checkpoint.product, bound.tensors[0], flat, backend, in_out=bound.transposed)
         if bound.form == "whole":
@@ -393,7 +390,7 @@ def load(
         raise UsageError("an adapter changes a checkpoint, and none is loaded", expected="a checkpoint's name as well")
     if name_or_dir is None:
         return _seeded_model(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
-    if not all(option is None for option in (weights, seed, d_model, heads)):
+    if (weights, seed, d_model, heads) != (None,) * 4:
         raise UsageError(
             "a checkpoint brings its own weights and sizes",
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
@@ -423,9 +420,8 @@ def load(
                 foreign_kind=repr(foreign_kind),
                 what=what,
             )
-        return load_foreign(
-            checkpoint, foreign_kind, location.name, tokenizer_of(checkpoint), device=device, dtype=dtype
-        )
+        tokens = tokenizer_of(checkpoint)
+        return load_foreign(checkpoint, foreign_kind, location.name, tokens, device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
     binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
@@ -439,18 +435,17 @@ def load(
         store.for_many()
         return CachedStore(store)
 
+    decoder_store = None
+    if spec.decoder is not None and decoder_binding is not None:
+        decoder_store = store_of(spec.decoder, decoder_binding)
     return Model(
         spec,
         store_of(spec, binding),
         tokenizer_of(checkpoint),
         operations,
-        Identity(
-            "checkpoint", name=location.name, family=spec.family, quantization=checkpoint.quantization, adapters=labels
-        ),
+        Identity("checkpoint", location.name, spec.family, quantization=checkpoint.quantization, adapters=labels),
         warnings=(*checkpoint.notes, *warnings, *spec.layer_notes()),
-        decoder_store=None
-        if spec.decoder is None or decoder_binding is None
-        else store_of(spec.decoder, decoder_binding),
+        decoder_store=decoder_store,
         ends=ends(whole),
     )
 
@@ -546,26 +541,19 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
 
 def _foreign(kind: str, where: str) -> UnsupportedError:
     """The refusal of a family that has no file here, by what asked for its Spec."""
-    native = listing(MODEL_TYPES)
+    family_name, hint = repr(kind), ""
     if library.knows_family(kind):
-        return UnsupportedError(
+        what = message(
             "models of the family {kind} run through transformers, which keeps what their layers do to itself",
-            where=where,
-            expected=native,
-            hint="attn run and attn heads run it",
-            kind=repr(kind),
+            kind=family_name,
         )
-    if find_spec("transformers") is not None:
-        return UnsupportedError(
-            "neither attn nor transformers knows the family {kind}", where=where, expected=native, kind=repr(kind)
-        )
-    return UnsupportedError(
-        "models of the family {kind} do not run natively",
-        where=where,
-        expected=native,
-        hint=install_command("transformers"),
-        kind=repr(kind),
-    )
+        hint = message("attn run and attn heads run it")
+    elif find_spec("transformers") is not None:
+        what = message("neither attn nor transformers knows the family {kind}", kind=family_name)
+    else:
+        what = message("models of the family {kind} do not run natively", kind=family_name)
+        hint = install_command("transformers")
+    return UnsupportedError(what, where=where, expected=listing(MODEL_TYPES), hint=hint)
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
@@ -595,9 +583,8 @@ def _seeded_model(
         from attncli.models.layout import LayoutRequest
         from attncli.models.weight_file import load_weights
 
-        return load_weights(
-            Path(weights), cutter, operations, request=LayoutRequest(d_model=d_model, heads=heads), seed=seed
-        )
+        request = LayoutRequest(d_model=d_model, heads=heads)
+        return load_weights(Path(weights), cutter, operations, request=request, seed=seed)
     from attncli.models.one_layer import Settings, seeded_model
 
     settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)
@@ -695,9 +682,7 @@ def ends(checkpoint: Checkpoint) -> frozenset[int]:
     for values in (generation, checkpoint.config):
         value = values.get("eos_token_id")
         ids = value if isinstance(value, list) else [value]
-        end_ids = frozenset(
-            token_id for token_id in ids if isinstance(token_id, int) and not isinstance(token_id, bool)
-        )
+        end_ids = frozenset(token_id for token_id in ids if type(token_id) is int)  # true and false are none
         if end_ids:
             return end_ids
     return frozenset()
