@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
-from attncli.cli.declarations import OutputOptions
+from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import parse_size
 from attncli.errors import LimitError, UsageError
@@ -455,7 +455,7 @@ def page_record(
 
 
 def page_reasons(
-    environment: Environment, model: Model, text: Text, heads: Sequence[str] | None, memory: int | None
+    environment: Environment, model: Model, text: Text, heads: Sequence[str] | None, compute: ComputeOptions
 ) -> list[WhyDocument]:
     """Why these heads, such as L5H11, look where they do, for a page: the strongest link of each token, with a note on
     how much they take. Nothing without heads. Errors: as `attn why`, and for heads that are not there."""
@@ -467,6 +467,7 @@ def page_reasons(
     from attncli.features.why.compute import why_links
 
     pairs = request.head_pairs(model.spec, request.comma_parts(heads), None, option="--why")
+    memory = request.memory_limit(compute).bytes
     with progress(environment, "taking scores apart") as on_progress:
         documents = why_links(
             model, text.text, request.tokens_of(model, text), pairs, memory=memory, progress=on_progress

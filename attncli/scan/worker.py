@@ -18,7 +18,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import measured_at, places
-from attncli.features.effects.sweep import By, ByMean, ByZero, SweepPlan, SweepText, ablate_heads, plan_branches, sweep
+from attncli.features.effects.sweep import By, ByMean, ByZero, SweepPlan, SweepText, ablate_heads, sweep
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
@@ -304,11 +304,8 @@ class AblationEffects:
         text = SweepText(self._model, tokens, self._model.backend)
         spec, count = self._model.spec, len(tokens)
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
-        space = plan_branches(spec, count, len(self.places), text.backend.dtype, None)
-        cosines = sweep(text, SweepPlan(self.places, ablate_heads(text, self._by)), request, space).readings["cosine"][
-            :, 0
-        ]
-        return np.asarray(cosines, np.float64)
+        plan = SweepPlan(self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind))
+        return np.asarray(sweep(text, plan, request, None).readings["cosine"][:, 0], np.float64)
 
 
 def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:

@@ -81,18 +81,14 @@ def cross(
     loaded_model = request.model(environment, model, attention, compute, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     name = "" if model.source_states is None else model.source_states.name
-    texts = cross_texts(
-        loaded_model, side_texts[0], side_texts[1] if len(side_texts) > 1 else None, value_text, name=name
-    )
+    key = side_texts[1] if len(side_texts) > 1 else None
+    texts = cross_texts(loaded_model, side_texts[0], key, value_text, name=name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))
     heads = request.numbers(model.head, "head", first.heads)
-    refuse_over(
-        estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), compute.dtype),
-        output,
-        "shorter texts, --layer or --head",
-    )
+    document_bytes = estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), compute.dtype)
+    refuse_over(document_bytes, output, "shorter texts, --layer or --head")
     request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
     document = compute_cross(
         loaded_model, texts.query, layers=layers, heads=heads, top=output.top, all_links=all_links, texts=texts

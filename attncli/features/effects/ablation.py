@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import NormalDist, fmean, stdev
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Backend
 from attncli.documents.header import header, notes, tokens_of, warnings_of_sides
-from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
+from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.document import (
     AblateDocument,
     AttentionKind,
@@ -38,25 +39,22 @@ from attncli.features.effects.document import (
 from attncli.features.effects.measures import MeasureRequest, following_tokens, target_token
 from attncli.features.effects.places import HeadAddress, attentions, places
 from attncli.features.effects.sweep import (
-    BranchPlan,
+    DRAWS,
     By,
     ByResample,
     ByZero,
     CutLink,
-    Numbers,
     SweepPlan,
     SweepText,
     ablate_heads,
     ablate_heads_together,
     cut_link,
     cut_link_together,
-    least_bytes,
-    of_kind,
-    plan_branches,
     random_directions,
     same_length,
     sweep,
     sweep_work,
+    trace_of_kind,
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
@@ -68,9 +66,6 @@ from attncli.models.estimate import seconds_of
 from attncli.models.model import Model
 from attncli.version import __version__
 
-ZERO = ByZero()
-DRAWS = 8
-"""Random directions whose effects are averaged into a baseline."""
 WIDE_UP_TO = 0.1
 """Seconds more up to which float32 effects are worth computing in float64: in float32 they are off by a few millionths
 of the largest."""
@@ -84,7 +79,7 @@ class Removal(Struct, frozen=True, eq=False):
     """
 
     selection: HeadSelection
-    by: By = ZERO
+    by: By = ByZero()
     link: CutLink | None = None
     together: bool = False
     baseline: Literal["top", "all", "none"] = "top"
@@ -133,53 +128,51 @@ def remove(
     if isinstance(removal.by, ByResample):
         same_length(tokens, removal.by.tokens, message("the reference"))
     kinds = {"self", "cross"} if removal.link is None else {removal.link.kind}
-    places_found = [place for place in places(model.spec, removal.selection) if place.kind in kinds]
-    if not places_found:
+    chosen_places = [place for place in places(model.spec, removal.selection) if place.kind in kinds]
+    if not chosen_places:
         raise InputError("no chosen head has such a link", expected="heads of the attention that the link is in")
-    text = choose_backend(model, tokens, [] if removal.together else places_found)
-    refuse_least(text, memory, predicts=request.predicts)
+    text = choose_backend(model, tokens, [] if removal.together else chosen_places)
+    text.size(predicts=request.predicts).refuse_over(memory)
     link = removal.link
-    change = ablate_heads(text, removal.by) if link is None else cut_link(text, link)
-    joint = (
-        ablate_heads_together(text, removal.by, removal.selection)
-        if link is None
-        else cut_link_together(text, link, removal.selection)
-    )
     looking = _TargetReader(text, request, link)
     plan = SweepPlan(
-        () if removal.together else places_found, change, start=0 if link is None else min(link.queries), joint=joint
+        () if removal.together else chosen_places,
+        partial(cut_link, text, link)
+        if link is not None
+        else lambda trace, weights, kind: ablate_heads(text, removal.by, trace, kind),
+        start=0 if link is None else min(link.queries),
+        joint=partial(cut_link_together, text, link, removal.selection)
+        if link is not None
+        else partial(ablate_heads_together, text, removal.by, removal.selection),
     )
-    rounds = 1 if removal.baseline == "none" or removal.together else 2
-    compared = len(places_found) if removal.baseline == "all" else min(removal.top, len(places_found))
+    has_baseline = removal.baseline != "none" and not removal.together
+    compared = len(chosen_places) if removal.baseline == "all" else min(removal.top, len(chosen_places))
     # of the whole work: a random change takes as long as taking the head away
-    first = 1.0 if rounds == 1 else len(places_found) / (len(places_found) + compared * DRAWS)
+    first = len(chosen_places) / (len(chosen_places) + compared * DRAWS) if has_baseline else 1.0
     swept = sweep(
-        text, plan, request, _plan_branches(text, len(plan.places), request, memory),
-        on_trace=looking.on_trace, on_progress=lambda share: progress(share * first),
-    )  # fmt: skip
+        text, plan, request, memory, on_trace=looking.on_trace, on_progress=lambda share: progress(share * first)
+    )
     assert swept.together is not None
     effects = [
         Effect(place, {name: float(column[index, 0]) for name, column in swept.readings.items()}, *looking.of(place))
         for index, place in enumerate(plan.places)
     ]
-    if rounds == 2:
-        rank_numbers = range(len(effects)) if removal.baseline == "all" else rank_effects(effects)[: removal.top]
-        random_readings = _random_effects(
-            text,
-            replace(plan, joint=None),
-            [places_found[index] for index in rank_numbers],
-            request,
-            memory,
-            lambda share: progress(first + share * (1 - first)),
+    if has_baseline:
+        ranked = [effects[index].place for index in rank_effects(effects)[:compared]]
+        drawing = replace(
+            plan, places=sorted(ranked, key=plan.places.index), variants=random_directions, many=DRAWS, joint=None
         )
+        random = sweep(
+            text, drawing, request, memory, on_progress=lambda share: progress(first + share * (1 - first))
+        ).readings
+        random_readings = {
+            place: {name: float(column[index].mean()) for name, column in random.items()}
+            for index, place in enumerate(drawing.places)
+        }
         effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
     return RemovalResult(
         effects, {name: float(value[0]) for name, value in swept.together.items()}, swept.reader.target, text.backend
     )
-
-
-def _plan_branches(text: SweepText, branches: int, request: MeasureRequest, memory: int | None) -> BranchPlan:
-    return plan_branches(text.model.spec, text.count, branches, text.backend.dtype, memory, predicts=request.predicts)
 
 
 def rank_effects(effects: Sequence[Effect]) -> list[int]:
@@ -195,24 +188,10 @@ def choose_backend(model: Model, tokens: Sequence[Token], branches: Sequence[Hea
     time more (`WIDE_UP_TO`). Documents say which (`compute_dtype`)."""
     backend = model.backend
     if backend.dtype == "float32" and model.identity.source == "checkpoint":
-        work = sweep_work(model.spec, len(tokens), branches, 1)
+        work = sweep_work(model.spec, len(tokens), branches)
         if seconds_of(work, "float64") - seconds_of(work, "float32") <= WIDE_UP_TO:
             return SweepText(model, tokens, model.computing(len(tokens)))
     return SweepText(model, tokens, backend)
-
-
-def refuse_least(text: SweepText, memory: int | None, *, predicts: bool) -> None:
-    """Raise LimitError if one branch at a time takes more than `memory` bytes. predicts: whether next tokens are
-    measured."""
-    needed_bytes = least_bytes(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
-    if memory is not None and needed_bytes > memory:
-        raise LimitError(
-            "this would take about {least_bytes:,} bytes of memory, there may be {memory:,}",
-            expected="less work, or a higher --max-memory",
-            hint="a shorter text",
-            least_bytes=needed_bytes,
-            memory=memory,
-        )
 
 
 def refuse_foreign(model: Model) -> None:
@@ -236,30 +215,6 @@ def refuse_hashed(model: Model) -> None:
             )
 
 
-def _random_effects(
-    text: SweepText,
-    plan: SweepPlan,
-    rows: Sequence[HeadAddress],
-    request: MeasureRequest,
-    memory: int | None,
-    progress: Callable[[float], None],
-) -> dict[HeadAddress, dict[str, float]]:
-    """The baseline of these places: the mean over the draws."""
-
-    def variants(place: HeadAddress, values: Numbers, replacement: Numbers) -> Numbers:
-        return random_directions(place.layer, place.kind, place.head, values, replacement, DRAWS)
-
-    in_order = sorted(rows, key=plan.places.index)
-    drawing = replace(plan, places=in_order, variants=variants, many=DRAWS)
-    readings = sweep(
-        text, drawing, request, _plan_branches(text, len(rows) * DRAWS, request, memory), on_progress=progress
-    ).readings
-    return {
-        place: {name: float(column[index].mean()) for name, column in readings.items()}
-        for index, place in enumerate(in_order)
-    }
-
-
 class _TargetReader:
     """Where heads look, noted while the own run goes by: the link's weight, and what the measured token looks at."""
 
@@ -270,7 +225,7 @@ class _TargetReader:
 
     def on_trace(self, trace: LayerTrace) -> None:
         for kind, attention in attentions(self._text.model.spec.blocks[trace.layer]):
-            stages = of_kind(trace, kind).stages
+            stages = trace_of_kind(trace, kind).stages
             if "weights" not in stages:
                 continue
             weights = np.asarray(self._text.backend.numpy(stages["weights"]), np.float64)

@@ -12,6 +12,7 @@ import typer
 
 from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import (
+    EIGHT,
     AttentionOptions,
     ChatOptions,
     ComputeOptions,
@@ -24,7 +25,6 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
     DOCUMENT,
-    SUBJECT,
     analysis_option,
     answer_option,
     argument,
@@ -54,16 +54,12 @@ from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
-    from attncli.features.regions.document import RegionsDocument
-    from attncli.inputs.token import Text
     from attncli.models.estimate import CostEstimate
-    from attncli.models.model import Model
 
 VERSUS = subject_option(help="Take this token's logit away from the target's.", metavar="TOK")
 QUERY = redeclare(
     declarations.QUERY,
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
-    panel=SUBJECT,
 )
 
 
@@ -88,14 +84,11 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     """The measures named, each once. Raises UsageError."""
     from attncli.features.effects.measures import MEASURES
 
-    names = [
-        name.strip()
-        for name in (options.measure or ("vector" if options.target is None else "logprob")).split(",")
-        if name.strip()
-    ]
+    text = options.measure or ("vector" if options.target is None else "logprob")
+    names = [name for part in text.split(",") if (name := part.strip())]
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
-        wrong = next((name for name in names if name not in MEASURES), options.measure)
+        wrong = next((name for name in names if name not in MEASURES), text)
         raise UsageError("--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong))
     if "logprob" not in chosen_measures:
         if options.every:
@@ -201,21 +194,20 @@ def ablate(
     validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
     names = measures(measure_options)
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
     from attncli.features.effects import compute as effects
+    from attncli.features.effects.places import reads_on
 
     removed_by = effects.removal(loaded_model, removal.by, _reference(environment, removal))
     if text.lines and "baseline" in environment.explicit_options and removal.baseline != "none":
         raise UsageError(
             "--baseline draws random changes for one text, and --lines gives several", expected="one or the other"
         )
-    over = text.lines and not output.ndjson and output.svg is None
+    is_over_texts = text.lines and not output.ndjson and output.svg is None
     link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
 
     def documents() -> Iterator[AblateDocument]:
-        single = (output.json and not over) or output.svg is not None or page.html is not None
+        single = (output.json and not is_over_texts) or output.svg is not None or page.html is not None
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)
@@ -233,7 +225,7 @@ def ablate(
                         target=measure_options.target,
                         every=measure_options.every,
                         unknown=removal.unknown,
-                        baseline="none" if over else cast(Literal["top", "all", "none"], removal.baseline),
+                        baseline="none" if is_over_texts else cast(Literal["top", "all", "none"], removal.baseline),
                         top=output.top,
                         regions=request.regions_of(replace(environment, quiet=True), regions, source_text, tokens),
                         memory=request.memory_limit(compute).bytes,
@@ -245,15 +237,15 @@ def ablate(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    limit = request.memory_limit(compute).bytes
-                    reasons = page_reasons(environment, loaded_model, source_text, why, limit)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
                     write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
             yield document
 
-    if not over:
+    if not is_over_texts:
         write_documents(documents(), output, environment, view)
         return
-    place = measure_options.query or (link[0] if link is not None else None) or _usual_place(loaded_model)
+    usual = "last" if reads_on(loaded_model.spec) else "mean"
+    place = measure_options.query or (link[0] if link is not None else usual)
     document = effects.effects_document(list(documents()), place, link)
     write_documents([document], output, environment, view)
 
@@ -286,44 +278,30 @@ def _ablate_regions(
     from attncli.features.regions.compute import ablate_regions
     from attncli.inputs.hub import own_cache_folder
 
-    kept_runs = KeptRuns()
-
-    def regions_document(source_text: Text) -> RegionsDocument:
-        with request.errors_located_in(source_text):
-            tokens = request.tokens_of(loaded_model, source_text)
-            try:
-                with progress(environment, "cutting regions off") as on_progress:
-                    document = ablate_regions(
-                        loaded_model,
-                        source_text.text,
-                        request.regions_of(environment, regions, source_text, tokens),
-                        target=measure_options.target,
-                        tokens=tokens,
-                        kept=own_cache_folder(environment.variables) / "regions",
-                        on_cost=partial(
-                            request.refuse_cost, environment, compute, message("a shorter text, or fewer regions")
-                        ),
-                        on_result=kept_runs.count,
-                        on_interruption=kept_runs.documents.append,
-                        progress=on_progress,
-                    )
-            except KeyboardInterrupt:
-                write_kept_runs(kept_runs, output, environment, view)
-                raise
-        return document
-
+    kept_runs, hint = KeptRuns(), message("a shorter text, or fewer regions")
     source_text = request.one_text(environment, text)
-    document = regions_document(source_text)
+    with request.errors_located_in(source_text):
+        tokens = request.tokens_of(loaded_model, source_text)
+        try:
+            with progress(environment, "cutting regions off") as on_progress:
+                document = ablate_regions(
+                    loaded_model,
+                    source_text.text,
+                    request.regions_of(environment, regions, source_text, tokens),
+                    target=measure_options.target,
+                    tokens=tokens,
+                    kept=own_cache_folder(environment.variables) / "regions",
+                    on_cost=partial(request.refuse_cost, environment, compute, hint),
+                    on_result=kept_runs.count,
+                    on_interruption=kept_runs.documents.append,
+                    progress=on_progress,
+                )
+        except KeyboardInterrupt:
+            write_kept_runs(kept_runs, output, environment, view)
+            raise
     if page.html is not None:
         write_document_page(loaded_model, source_text, document, page, view.lang, alone=True)
     write_with_figure([document], output, environment, view)
-
-
-def _usual_place(model: Model) -> str:
-    """Where a text is measured if nothing is said."""
-    from attncli.features.effects.places import reads_on
-
-    return "last" if reads_on(model.spec) else "mean"
 
 
 def _refuse_contradictions(removal: RemovalOptions) -> None:
@@ -403,9 +381,7 @@ def logits(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "logits", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
 
     from attncli.features.effects import compute as effects
 
@@ -432,8 +408,7 @@ def logits(
                     on_cost=lambda expected, _: request.refuse_memory(expected.peak, compute, "a shorter text"),
                 )
                 if page.html is not None:
-                    limit = request.memory_limit(compute).bytes
-                    reasons = page_reasons(environment, loaded_model, source_text, why, limit)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
                     write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
             yield document
 
@@ -497,9 +472,7 @@ def patch(
             expected="CLEAN and CORRUPT, or --chat FILE",
             count=len(sources),
         )
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
     texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     clean_tokens, corrupt_tokens = (request.tokens_of(loaded_model, source_text) for source_text in texts)
     from attncli.features.effects import compute as effects
@@ -523,7 +496,7 @@ def patch(
             progress=on_progress,
         )
     if page.html is not None:
-        reasons = page_reasons(environment, loaded_model, texts[0], why, request.memory_limit(compute).bytes)
+        reasons = page_reasons(environment, loaded_model, texts[0], why, compute)
         write_document_page(loaded_model, texts[0], document, page, view.lang, reasons=reasons)
     write_with_figure([document], output, environment, view)
 

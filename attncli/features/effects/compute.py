@@ -12,7 +12,7 @@ from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.cross.compute import states
-from attncli.features.effects.ablation import DRAWS, Removal, ablate_document, choose_backend, refuse_foreign
+from attncli.features.effects.ablation import Removal, ablate_document, choose_backend, refuse_foreign
 from attncli.features.effects.ablation import effects_document as effects_document
 from attncli.features.effects.document import (
     AblateDocument,
@@ -31,12 +31,12 @@ from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.patching import patch as run_patches
 from attncli.features.effects.places import most_heads, places
 from attncli.features.effects.sweep import (
+    DRAWS,
     By,
     ByMean,
     ByZero,
     CutLink,
-    branch_cost,
-    foretell,
+    SweepSize,
     means_of,
     resample_from,
     same_length,
@@ -136,7 +136,7 @@ def ablate(
     how_removed = by if not isinstance(by, str) else removal(model, by, reference)
     if not together:
         compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": top}[baseline]
-        _foretell(model, len(tokens), selection, memory, on_cost, predicts=request.predicts, compared=compared)
+        _tell_cost(model, len(tokens), selection, memory, on_cost, predicts=request.predicts, compared=compared)
     return ablate_document(
         model,
         text,
@@ -185,7 +185,7 @@ def logits(
         UnsupportedError: For a model without an output head.
     """
     tokens = model.encode(text) if tokens is None else tokens
-    on_cost(branch_cost(model.spec, len(tokens), model.backend.dtype, predicts=True), len(tokens))
+    on_cost(SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost(), len(tokens))
     position = len(tokens) - 1 if query is None else _span(tokens, query, note, unknown=unknown)[-1]
     target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
     refuse_foreign(model)
@@ -285,8 +285,7 @@ def patch(
         versus=versus,
         into=into,
     )
-    predicts = patching.measure != "cosine"
-    _foretell(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=predicts)
+    _tell_cost(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=patching.predicts)
     ids = [[token.id for token in text_tokens] for text_tokens in (clean_tokens, corrupt_tokens)]
     if ids[0] == ids[1] and clean != corrupt and any(token.unknown for token in clean_tokens):
         raise InputError(
@@ -381,7 +380,7 @@ def _span(
     return tuple(range(*choose_span(tokens, reference, note, unknown=unknown))) if of_region is None else of_region
 
 
-def _foretell(
+def _tell_cost(
     model: Model,
     count: int,
     heads: HeadSelection,
@@ -391,18 +390,9 @@ def _foretell(
     predicts: bool,
     compared: int = 0,
 ) -> None:
-    """Tell what taking these heads away will take. predicts: whether next tokens are measured. compared: how many of
-    them, at most, are compared with random changes."""
-    if not model.own_layers:
-        return
-    chosen_places = places(model.spec, heads)
-    expected = foretell(
-        model.spec,
-        count,
-        chosen_places,
-        model.backend.dtype,
-        free_memory().bytes if memory is None else memory,
-        predicts=predicts,
-        draws=min(compared, len(chosen_places)) * DRAWS,
-    )
-    on_cost(expected, count)
+    """Tell `on_cost` what taking these heads away will take in a text of `count` tokens. predicts: whether next tokens
+    are measured. compared: how many of the heads, at most, are compared with random changes."""
+    if model.own_layers:
+        chosen_places, free = places(model.spec, heads), free_memory().bytes if memory is None else memory
+        size = SweepSize(model.spec, count, model.backend.dtype, predicts)
+        on_cost(size.sweep_cost(chosen_places, free, draws=min(compared, len(chosen_places)) * DRAWS), count)

@@ -141,6 +141,10 @@ class Reader(Protocol):
 class SweepReading(Protocol):
     """What is read off, and where."""
 
+    @property
+    def predicts(self) -> bool:
+        """Whether next tokens are measured."""
+
     def rows(self, count: int) -> slice:
         """The tokens of a text of `count` whose last vectors are needed."""
 

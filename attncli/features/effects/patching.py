@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
+from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed
 from attncli.features.effects.measures import (
     Reader,
     Readings,
@@ -22,7 +23,7 @@ from attncli.features.effects.measures import (
     target_id,
 )
 from attncli.features.effects.places import HeadAddress, measured_at, places
-from attncli.features.effects.sweep import SweepPlan, SweepText, mixed_of, plan_branches, put_values, same_length, sweep
+from attncli.features.effects.sweep import SweepPlan, SweepText, mixed_of, put_values, same_length, sweep
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -55,6 +56,11 @@ class PatchRequest(Struct, frozen=True):
     target: int | None = None
     versus: int | None = None
     into: tuple[PathReceiver, ...] = ()
+
+    @property
+    def predicts(self) -> bool:
+        """Whether next tokens are measured."""
+        return self.measure != "cosine"
 
     @classmethod
     def of(
@@ -118,21 +124,23 @@ def patch(
     if patching.into:
         check_receivers(model.spec, patching.into, head_places)
     text = choose_backend(model, corrupt, head_places)
-    predicts = patching.measure != "cosine"
-    refuse_least(text, memory, predicts=predicts)
+    size = text.size(predicts=patching.predicts)
+    size.refuse_over(memory)
     mixed, last = mixed_of(replace(text, tokens=clean))
     refuse_overflow(text.backend, last)
     request = _PatchReading(patching, _vector(text, last, patching.query))
-    first = request.rows(text.count).start
-    goal = float(request.reader(model, text.backend, last[request.rows(text.count)], first).baseline["m"][0])
-    space = plan_branches(model.spec, text.count, len(head_places), text.backend.dtype, memory, predicts=predicts)
+    rows = request.rows(text.count)
+    goal = float(request.reader(model, text.backend, last[rows], rows.start).baseline["m"][0])
     if patching.into:
         last_receiver = max(receiver.layer for receiver in patching.into)
+        at_once = size.plan(len(head_places), memory).at_once
         head_places = [place for place in head_places if place.layer < last_receiver]
-        readings, corrupt_value = _through_paths(text, patching, request, mixed, head_places, space.at_once, progress)
+        readings, corrupt_value = _through_paths(text, patching, request, mixed, head_places, at_once, progress)
     else:
-        plan = SweepPlan(head_places, put_values(text, mixed, patching.positions), start=min(patching.positions))
-        swept = sweep(text, plan, request, space, on_progress=progress)
+        change = partial(put_values, text, mixed, patching.positions)
+        swept = sweep(
+            text, SweepPlan(head_places, change, start=min(patching.positions)), request, memory, on_progress=progress
+        )
         readings, corrupt_value = swept.readings["m"][:, 0], float(swept.reader.baseline["m"][0])
     if not abs(goal - corrupt_value) >= LEAST:
         raise InputError(
@@ -171,6 +179,10 @@ class _PatchReading(Struct, frozen=True, eq=False):
 
     patching: PatchRequest
     clean: Floats
+
+    @property
+    def predicts(self) -> bool:
+        return self.patching.predicts
 
     def rows(self, count: int) -> slice:
         query = self.patching.query if self.patching.measure == "cosine" else self.patching.query[-1:]

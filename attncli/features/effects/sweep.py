@@ -7,7 +7,7 @@ not even their vectors fit together, several sweeps begin at the layers where th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, ClassVar, Literal, TypeAlias, assert_never
 
 import numpy as np
@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import SCORE_ITEM, Array, Backend
 from attncli.arrays.numpy_backend import normal
-from attncli.errors import InputError
+from attncli.errors import InputError, LimitError
 from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
-from attncli.features.effects.places import HeadAddress, attentions, may_ask_some, may_start_late
+from attncli.features.effects.places import HeadAddress, attentions, may_ask_some, may_start_late, most_heads
 from attncli.inputs.token import Token
-from attncli.measure.row_facts import Floats
+from attncli.measure.row_facts import Bools
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Intervention, Interventions, Kind, KnockOut, Replace, Weights, Zero
 from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
@@ -56,89 +56,90 @@ class BranchPlan(Struct, frozen=True):
             yield list(places[start : start + size])
 
 
-def plan_branches(
-    spec: Spec, count: int, branches: int, dtype: str, memory: int | None, *, predicts: bool = False
-) -> BranchPlan:
-    """The room that `branches` branches of a text of `count` tokens have in `memory` bytes, None for any amount.
+class SweepSize(Struct, frozen=True):
+    """How large the sweeps over a text are. count: its tokens. predicts: whether next tokens are measured, which takes
+    the output head and a portion of logits."""
 
-    predicts: whether next tokens are measured, which takes the output head and a portion of logits. At least one branch
-    at a time runs, whatever the memory: `least` tells what that takes.
-    """
-    item = SCORE_ITEM[dtype]
-    branch_bytes = count * spec.d_model * item
-    running = running_bytes(spec, count, dtype)
-    base = _base(spec, count, dtype) + (_head(spec, dtype) if predicts else 0)
-    most_at_once = max(min(-(-ROWS_AT_ONCE // count), branches), 1)
-    if memory is None:
-        return BranchPlan(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
-    free = max(memory - base, 0)
-    at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
-    waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
-    return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
+    spec: Spec
+    count: int
+    dtype: str
+    predicts: bool = False
+
+    def plan(self, branches: int, memory: int | None) -> BranchPlan:
+        """How so many branches fit in `memory` bytes, None for any amount. At least one at a time runs, whatever the
+        memory: `least_bytes` tells what that takes."""
+        branch_bytes, running = self.count * self.spec.d_model * SCORE_ITEM[self.dtype], self._running_bytes
+        base, most_at_once = self._base_bytes, max(min(-(-ROWS_AT_ONCE // self.count), branches), 1)
+        if memory is None:
+            return BranchPlan(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
+        free = max(memory - base, 0)
+        at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
+        waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
+        return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes that a sweep takes that runs one branch at a time."""
+        return self.plan(1, 0).bytes
+
+    def refuse_over(self, memory: int | None) -> None:
+        """Raise LimitError if one branch at a time takes more than `memory` bytes, None for any amount."""
+        if memory is not None and self.least_bytes > memory:
+            raise over_memory(self.least_bytes, memory)
+
+    def run_cost(self) -> CostEstimate:
+        """What it takes to run the text once and to measure it."""
+        return replace(estimate(self.spec, self.count, dtype=self.dtype), memory={"branches": self.least_bytes})
+
+    def sweep_cost(self, places: Sequence[HeadAddress], memory: int, draws: int = 0) -> CostEstimate:
+        """What a sweep over these places takes in `memory` bytes.
+
+        draws: how many random changes follow, for the heads that are compared with them: which those are is not known
+        yet, so that they count as evenly spread over the places.
+        """
+        work = sweep_work(self.spec, self.count, places)
+        return replace(
+            self.run_cost(),
+            multiply_adds=work.products,
+            memory={"branches": self.plan(max(len(places), draws), memory).bytes},
+            seconds=seconds_of(work, self.dtype) * (1 + draws / len(places)),
+            branches=len(places),
+        )
+
+    @property
+    def _running_bytes(self) -> int:
+        """Bytes that a branch takes while it goes through a layer: its vectors, the feed-forward part's, its scores."""
+        width = max(3 * _inner_width(block) + 4 * self.spec.d_model + _heads_width(block) for block in self.spec.blocks)
+        scores = SCORES * most_heads(self.spec) * self.count
+        return self.count * (width + scores) * SCORE_ITEM[self.dtype]
+
+    @property
+    def _base_bytes(self) -> int:
+        """What the own run takes, one layer's weights, what enters each layer, and where next tokens are measured the
+        output head, and the logits that are in memory at once with what becomes of them."""
+        spec, item = self.spec, SCORE_ITEM[self.dtype]
+        layer = max(work_of(spec, [block], self.count).weights for block in spec.blocks)
+        numbers = layer + len(spec.blocks) * self.count * spec.d_model
+        run_bytes = estimate(spec, self.count, kept_stages=2, dtype=self.dtype).peak + numbers * item
+        if not self.predicts:
+            return run_bytes
+        head_bytes = 0 if spec.head is None else spec.vocabulary * spec.d_model * item
+        return run_bytes + head_bytes + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
 
 
-def least_bytes(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
-    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `plan_branches`."""
-    return plan_branches(spec, count, 1, dtype, 0, predicts=predicts).bytes
-
-
-def branch_cost(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> CostEstimate:
-    """What a text of `count` tokens takes of which one run at a time is measured. predicts: as of `plan_branches`."""
-    return replace(
-        estimate(spec, count, dtype=dtype), memory={"branches": least_bytes(spec, count, dtype, predicts=predicts)}
+def over_memory(needed: int, memory: int) -> LimitError:
+    """The error for work that takes `needed` bytes where there may be `memory`."""
+    return LimitError(
+        "this would take about {needed:,} bytes of memory, there may be {memory:,}",
+        expected="less work, or a higher --max-memory",
+        hint="a shorter text",
+        needed=needed,
+        memory=memory,
     )
 
 
-def foretell(
-    spec: Spec,
-    count: int,
-    places: Sequence[HeadAddress],
-    dtype: str,
-    memory: int,
-    *,
-    predicts: bool = False,
-    draws: int = 0,
-) -> CostEstimate:
-    """What a sweep over these places takes for a text of `count` tokens in `memory` bytes.
-
-    predicts: as of `plan_branches`.
-    draws: how many random changes follow, for the heads that are compared with them: which those are is not known yet,
-    so that they count as evenly spread over the places.
-    """
-    work = sweep_work(spec, count, places, 1)
-    seconds = seconds_of(work, dtype) * (1 + draws / len(places))
-    widest = max(len(places), draws)
-    sweep_bytes = plan_branches(spec, count, widest, dtype, memory, predicts=predicts).bytes
-    return replace(
-        estimate(spec, count, dtype=dtype),
-        multiply_adds=work.products,
-        memory={"branches": sweep_bytes},
-        seconds=seconds,
-        branches=len(places),
-    )
-
-
-def running_bytes(spec: Spec, count: int, dtype: str) -> int:
-    """Bytes that one branch takes while it goes through a layer: its vectors, the feed-forward part's, its scores."""
-    width = max(3 * _inner(block) + 4 * spec.d_model + _heads_wide(block) for block in spec.blocks)
-    heads = max(attention.heads for block in spec.blocks for _, attention in attentions(block))
-    return count * (width + SCORES * heads * count) * SCORE_ITEM[dtype]
-
-
-def _base(spec: Spec, count: int, dtype: str) -> int:
-    """What the own run takes, one layer's weights, and what enters each layer."""
-    run_bytes = estimate(spec, count, kept_stages=2, dtype=dtype).peak
-    layer = max(work_of(spec, [block], count).weights for block in spec.blocks)
-    return run_bytes + (layer + len(spec.blocks) * count * spec.d_model) * SCORE_ITEM[dtype]
-
-
-def _head(spec: Spec, dtype: str) -> int:
-    """What an output head takes, and the logits that are in memory at once with what becomes of them."""
-    rows = 0 if spec.head is None else spec.vocabulary * spec.d_model * SCORE_ITEM[dtype]
-    return rows + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
-
-
-def _inner(block: Block) -> int:
+def _inner_width(block: Block) -> int:
+    """Numbers of a token inside a layer's feed-forward part; of experts, of those that are chosen."""
     match block.mlp:
         case Mlp(width):
             return width
@@ -150,37 +151,31 @@ def _inner(block: Block) -> int:
             assert_never(block.mlp)
 
 
-def _heads_wide(block: Block) -> int:
+def _heads_width(block: Block) -> int:
+    """Numbers of a token in the queries, keys and values of a layer's attentions, and in what is made of them."""
     return sum(
-        2 * attention.heads * (attention.head_dim + attention.v_dim)
-        + 2 * attention.kv_heads * (attention.head_dim + attention.v_dim)
+        2 * (attention.heads + attention.kv_heads) * (attention.head_dim + attention.v_dim)
         for _, attention in attentions(block)
     )
 
 
-def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress], variants: int) -> ComputeWork:
-    """What there is to compute for these places: each one's branches go through its own layer and those above."""
+def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress]) -> ComputeWork:
+    """What there is to compute for these places in a text of `count` tokens: the text's own run, and for each place a
+    branch through its own layer and those above."""
     layers = [work_of(spec, [block], count) for block in spec.blocks]
-    rest_of_run = [
-        ComputeWork(0, sum(work.products for work in layers[layer:]), sum(work.scores for work in layers[layer:]))
-        for layer in range(len(layers))
-    ]
     whole_run = work_of(spec, spec.blocks, count)
-    branches = [
-        (rest_of_run[layer], variants * len(list(group)))
-        for layer, group in groupby(places, key=lambda place: place.layer)
-    ]
+    branches = [work for place in places for work in layers[place.layer :]]
     return ComputeWork(
         whole_run.weights,
-        whole_run.products + sum(work.products * times for work, times in branches),
-        whole_run.scores + sum(work.scores * times for work, times in branches),
+        whole_run.products + sum(work.products for work in branches),
+        whole_run.scores + sum(work.scores for work in branches),
     )
 
 
 Numbers = np.ndarray[Any, Any]
 Change = Callable[[LayerTrace, Weights, Kind], Numbers]
 """What each head of an attention would mix after the change, [head, token, v_dim], given its layer's own trace."""
-Joint = Callable[[LayerTrace], Interventions]
+JointChange = Callable[[LayerTrace], Interventions]
 """Every change of a layer at once."""
 Variants = Callable[[HeadAddress, Numbers, Numbers], Numbers]
 """Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim]."""
@@ -198,9 +193,17 @@ class SweepText(Struct, frozen=True, eq=False):
         """How many tokens there are."""
         return len(self.tokens)
 
+    def size(self, *, predicts: bool) -> SweepSize:
+        """How large its sweeps are. predicts: whether next tokens are measured."""
+        return SweepSize(self.model.spec, self.count, self.backend.dtype, predicts)
+
     def context(self, keep: frozenset[str] = frozenset()) -> Context:
         """What every layer must know."""
         return self.model.context(self.tokens, self.backend, keep)
+
+    def mixed(self, trace: LayerTrace, kind: Kind) -> Numbers:
+        """What the heads of one of a layer's attentions mix, [head, token, v_dim]."""
+        return self.backend.numpy(trace_of_kind(trace, kind).stages["mixed"])
 
 
 class SweepPlan(Struct, frozen=True, eq=False):
@@ -214,7 +217,7 @@ class SweepPlan(Struct, frozen=True, eq=False):
     variants: Variants = field(default=lambda place, values, replacement: replacement[None])
     many: int = 1
     start: int = 0
-    joint: Joint | None = None
+    joint: JointChange | None = None
 
 
 class SweepResult(Struct, frozen=True, eq=False):
@@ -230,35 +233,41 @@ def sweep(
     text: SweepText,
     plan: SweepPlan,
     reading: SweepReading,
-    budget: BranchPlan,
+    memory: int | None,
     *,
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> SweepResult:
     """Change one head at a time and measure.
 
-    on_trace: is handed each layer's own trace, with its weights. on_progress: the share done.
+    memory: bytes there may be, None for any amount. on_trace: is handed each layer's own trace, with its weights.
+    on_progress: the share done.
     """
     spec, rows = text.model.spec, reading.rows(text.count)
     rows_only = may_ask_some(spec)
     late = min(plan.start, rows.start) if may_start_late(spec) else 0
+    branch_rows = slice(rows.start - late, rows.stop - late)
     entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
-    readings = _SweepReadings(len(plan.places), plan.many)
+    ran: list[bool] = []
+    parts: list[Readings] = []
     together: Readings | None = None
     reader: Reader | None = None
+    budget = text.size(predicts=reading.predicts).plan(len(plan.places) * plan.many, memory)
     groups = list(budget.groups(plan.places, plan.many)) or [[]]
     for number, group in enumerate(groups):
         leaver = _Leaver(text, group, plan, budget.at_once, on_trace if number == 0 else None)
-        progress = _Progress(on_progress, number, len(groups), group, len(spec.blocks))
-        first = group[0].layer if number else 0
+        begin = group[0].layer if group else 0
+        first = begin if number else 0
         trunk = Trunk(
             spec, text.model.store, text.backend, text.context(frozenset(("weights",) if number == 0 else ())),
             first, late, rows if rows_only else None, budget.at_once, plan.joint if number == 0 else None,
         )  # fmt: skip
 
-        def on_layer(layer: int, hidden: Array, progress: _Progress = progress) -> None:
+        def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
             entering[layer] = hidden
-            progress.report_layer(layer)
+            # what is done of a sweep grows with the square of how many branches go along
+            share = ((layer - begin) / max(len(spec.blocks) - begin, 1)) ** 2
+            on_progress((number + share) / len(groups))
 
         branched = grow(trunk, entering[first], leaver.leave, on_layer)
         if reader is None:
@@ -267,13 +276,12 @@ def sweep(
             reader = reading.reader(text.model, text.backend, own_hidden, rows.start)
             if branched.joint is not None:
                 together = reader.read(branched.joint[None] if rows_only else branched.joint[None][:, rows])
-        branch_rows = slice(rows.start - late, rows.stop - late)
-        readings.add(
-            leaver.ran, [reader.read(part if rows_only else part[:, branch_rows]) for part in branched.branches]
-        )
+        ran += leaver.ran
+        parts += [reader.read(part if rows_only else part[:, branch_rows]) for part in branched.branches]
     assert reader is not None
     on_progress(1.0)
-    return SweepResult(readings.result(reader.baseline), together, reader)
+    readings = _place_readings(np.asarray(ran, bool).reshape(len(plan.places), plan.many), parts, reader.baseline)
+    return SweepResult(readings, together, reader)
 
 
 class _Leaver:
@@ -291,88 +299,51 @@ class _Leaver:
         at_once: int,
         on_trace: Callable[[LayerTrace], None] | None,
     ) -> None:
-        self._backend, self._plan, self._at_once, self._on_trace = text.backend, plan, at_once, on_trace
+        self._text, self._plan, self._at_once, self._on_trace = text, plan, at_once, on_trace
         self._group = {
             key: list(head_places) for key, head_places in groupby(group, key=lambda place: (place.layer, place.kind))
         }
         self.ran: list[bool] = []
 
     def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
+        """The branches that leave the text's own run in a layer, in portions of those that run together."""
         if self._on_trace is not None:
             self._on_trace(trace)
         kinds: tuple[Kind, ...] = ("self", "cross")
         for kind in kinds:
-            places = self._group.get((trace.layer, kind), [])
-            if not places:
-                continue
-            head_values = self._backend.numpy(of_kind(trace, kind).stages["mixed"])
-            idle = _idle(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
-            replacement = self._plan.change(trace, weights, kind)
-            waiting: list[Numbers] = []
-            for place in places:
-                for values in self._plan.variants(place, head_values[place.head], replacement[place.head]):
-                    same = np.array_equal(values, head_values[place.head], equal_nan=True)
-                    differs = not (same or idle[place.head])
-                    self.ran.append(differs)
-                    if differs:
-                        whole = head_values.copy()
-                        whole[place.head] = values
-                        waiting.append(whole)
-                    if len(waiting) == self._at_once:
-                        yield LeavingBranches(kind, self._backend.array(np.stack(waiting)))
-                        waiting = []
-            if waiting:
-                yield LeavingBranches(kind, self._backend.array(np.stack(waiting)))
+            if (trace.layer, kind) in self._group:
+                changed = self._changed_values(trace, weights, kind)
+                while portion := list(islice(changed, self._at_once)):
+                    yield LeavingBranches(kind, self._text.backend.array(np.stack(portion)))
+
+    def _changed_values(self, trace: LayerTrace, weights: Weights, kind: Kind) -> Iterator[Numbers]:
+        """What all heads mix, [head, token, v_dim], with each variant of each place in the place of that head."""
+        head_values, replacement = self._text.mixed(trace, kind), self._plan.change(trace, weights, kind)
+        idle = _idle_heads(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
+        for place in self._group[trace.layer, kind]:
+            for values in self._plan.variants(place, head_values[place.head], replacement[place.head]):
+                same = np.array_equal(values, head_values[place.head], equal_nan=True)
+                self.ran.append(not (same or idle[place.head]))
+                if self.ran[-1]:
+                    whole = head_values.copy()
+                    whole[place.head] = values
+                    yield whole
 
 
-def _idle(projection: Array | None, heads: int, width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _idle_heads(projection: Array | None, heads: int, width: int) -> list[bool]:
     """Whether each head's columns of W_O, [out, head·v_dim], are all 0."""
-    if projection is None:
-        return np.zeros(heads, bool)
-    is_idle: np.ndarray[Any, np.dtype[np.bool_]] = np.asarray(
-        [not bool((projection[:, head * width : (head + 1) * width] != 0).any()) for head in range(heads)]
-    )
-    return is_idle
+    columns = (slice(head * width, (head + 1) * width) for head in range(heads))
+    return [projection is not None and not bool((projection[:, part] != 0).any()) for part in columns]
 
 
-class _SweepReadings:
-    """Readings of branches as they come, put where their places are."""
-
-    def __init__(self, places: int, variants: int) -> None:
-        self._shape = (places, variants)
-        self._ran: list[bool] = []
-        self._parts: list[Readings] = []
-
-    def add(self, ran: Sequence[bool], parts: Sequence[Readings]) -> None:
-        self._ran += ran
-        self._parts += parts
-
-    def result(self, baseline: Readings) -> Readings:
-        """By measure [place, variant]. baseline: the measures of what was not run, [1]."""
-        ran = np.asarray(self._ran, bool)
-        whole: Readings = {}
-        for name, value in baseline.items():
-            column: Floats = np.full(ran.shape, value[0])
-            if self._parts:
-                column[ran] = np.concatenate([part[name] for part in self._parts])
-            whole[name] = column.reshape(self._shape)
-        return whole
-
-
-class _Progress(Struct, frozen=True):
-    """The share done of sweeps that begin at different layers."""
-
-    progress: Callable[[float], None]
-    number: int
-    groups: int
-    group: Sequence[HeadAddress]
-    layers: int
-
-    def report_layer(self, layer: int) -> None:
-        """Layer `layer` begins: what is done grows with the square of how many branches go along."""
-        first = self.group[0].layer if self.group else 0
-        share = ((layer - first) / max(self.layers - first, 1)) ** 2
-        self.progress((self.number + share) / self.groups)
+def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -> Readings:
+    """Readings of the branches that ran, put where `ran`, [place, variant], says; elsewhere `baseline`, [1]."""
+    readings: Readings = {}
+    for name, value in baseline.items():
+        readings[name] = np.full(ran.shape, value[0])
+        if parts:
+            readings[name][ran] = np.concatenate([part[name] for part in parts])
+    return readings
 
 
 # Changes: what a head mixes after it is taken away, or after one of its links is.
@@ -382,6 +353,8 @@ Mixed: TypeAlias = Mapping[tuple[int, Kind], Numbers]
 
 BASELINE_SEED = 0
 """Seed of the random directions."""
+DRAWS = 8
+"""Random directions whose effects are averaged into a baseline."""
 
 
 class ByZero(Struct, frozen=True):
@@ -417,44 +390,16 @@ class CutLink(Struct, frozen=True):
     kind: Kind = "self"
 
 
-def of_kind(trace: LayerTrace, kind: Kind) -> LayerTrace:
+def trace_of_kind(trace: LayerTrace, kind: Kind) -> LayerTrace:
     """The part of a layer's trace that is about one of its attentions."""
     kind_trace = trace if kind == "self" else trace.cross
     assert kind_trace is not None
     return kind_trace
 
 
-def ablate_heads(text: SweepText, by: By) -> Change:
-    """Every head taken away in that way."""
-
-    def change(trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-        values = text.backend.numpy(of_kind(trace, kind).stages["mixed"])
-        return _replacement(by, values, trace.layer, kind)
-
-    return change
-
-
-def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection) -> Joint:
-    """All chosen heads taken away at once, by what they mix in the text's own run."""
-
-    def joint(trace: LayerTrace) -> Interventions:
-        changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
-        for kind, attention in attentions(text.model.spec.blocks[trace.layer]):
-            heads = tuple(head for head in range(attention.heads) if selection.has(trace.layer, head))
-            if not heads:
-                continue
-            if isinstance(by, ByZero):
-                changes[trace.layer, kind] = (Zero(heads),)
-                continue
-            head_values = text.backend.numpy(of_kind(trace, kind).stages["mixed"])
-            values = _replacement(by, head_values, trace.layer, kind)[list(heads)]
-            changes[trace.layer, kind] = (Replace(heads, text.backend.array(values)),)
-        return changes
-
-    return joint
-
-
-def _replacement(by: By, values: Numbers, layer: int, kind: Kind) -> Numbers:
+def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numbers:
+    """What each head of an attention passes on after it is taken away, [head, token, v_dim]."""
+    values = text.mixed(trace, kind)
     match by:
         case ByZero():
             return np.zeros_like(values)
@@ -462,63 +407,66 @@ def _replacement(by: By, values: Numbers, layer: int, kind: Kind) -> Numbers:
             mean = values.mean(-2, keepdims=True, dtype=np.float64)
         case ByMean(of) | ByResample(of):
             assert of is not None
-            mean = of[layer, kind]
+            mean = of[trace.layer, kind]
         case _:
             assert_never(by)
     return np.broadcast_to(mean.astype(values.dtype), values.shape)
 
 
-def cut_link(text: SweepText, link: CutLink) -> Change:
-    """Every head with the link cut; what it mixes differs in the queries of the link alone."""
-
-    def change(trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-        block, queries = text.model.spec.blocks[trace.layer], list(link.queries)
-        attention = dict(attentions(block))[kind]
-        interventions = {(trace.layer, kind): (KnockOut(tuple(range(attention.heads)), link.queries, link.keys),)}
-        # whole, as the own run was: the same products, bit for bit
-        context = replace(text.context(), interventions=interventions)
-        without = run_block(text.backend, block, weights, trace.before, context, trace.layer)
-        values = text.backend.numpy(of_kind(trace, kind).stages["mixed"]).copy()
-        values[:, queries] = text.backend.numpy(of_kind(without, kind).stages["mixed"])[:, queries]
-        return values
-
-    return change
+def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection, trace: LayerTrace) -> Interventions:
+    """All chosen heads of a layer taken away at once, by what they mix in the text's own run."""
+    changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
+    for kind, attention in attentions(text.model.spec.blocks[trace.layer]):
+        heads = tuple(head for head in range(attention.heads) if selection.has(trace.layer, head))
+        if heads and isinstance(by, ByZero):
+            changes[trace.layer, kind] = (Zero(heads),)
+        elif heads:
+            values = ablate_heads(text, by, trace, kind)[list(heads)]
+            changes[trace.layer, kind] = (Replace(heads, text.backend.array(values)),)
+    return changes
 
 
-def cut_link_together(text: SweepText, link: CutLink, selection: HeadSelection) -> Joint:
-    """The link cut in all chosen heads at once."""
-
-    def joint(trace: LayerTrace) -> Interventions:
-        attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
-        heads = () if attention is None else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
-        return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)} if heads else {}
-
-    return joint
-
-
-def put_values(text: SweepText, of: Mixed, positions: Sequence[int]) -> Change:
-    """Every head with what it mixes in another text put in at these tokens."""
-
-    def change(trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-        values = text.backend.numpy(of_kind(trace, kind).stages["mixed"]).copy()
-        values[:, list(positions)] = of[trace.layer, kind][:, list(positions)]
-        return values
-
-    return change
+def cut_link(text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
+    """What each head mixes with the link cut, [head, token, v_dim]; it differs in the queries of the link alone."""
+    block, queries = text.model.spec.blocks[trace.layer], list(link.queries)
+    heads = tuple(range(dict(attentions(block))[kind].heads))
+    interventions = {(trace.layer, kind): (KnockOut(heads, link.queries, link.keys),)}
+    # whole, as the own run was: the same products, bit for bit
+    context = replace(text.context(), interventions=interventions)
+    without = run_block(text.backend, block, weights, trace.before, context, trace.layer)
+    values = text.mixed(trace, kind).copy()
+    values[:, queries] = text.mixed(without, kind)[:, queries]
+    return values
 
 
-def random_directions(layer: int, kind: Kind, head: int, values: Numbers, replacement: Numbers, draws: int) -> Numbers:
+def cut_link_together(text: SweepText, link: CutLink, selection: HeadSelection, trace: LayerTrace) -> Interventions:
+    """The link cut in all chosen heads of a layer at once."""
+    attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
+    heads = () if attention is None else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
+    return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)} if heads else {}
+
+
+def put_values(
+    text: SweepText, of: Mixed, positions: Sequence[int], trace: LayerTrace, weights: Weights, kind: Kind
+) -> Numbers:
+    """What each head mixes, [head, token, v_dim], with what it mixes in another text put in at these tokens."""
+    values, tokens = text.mixed(trace, kind).copy(), list(positions)
+    values[:, tokens] = of[trace.layer, kind][:, tokens]
+    return values
+
+
+def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers) -> Numbers:
     """As far from `values` as `replacement` is at every token, in random directions: [draw, token, v_dim].
 
-    own, other: [token, v_dim]. Each direction is uniform on the sphere, from a stream of its own by layer, attention,
-    head, token and draw.
+    values, replacement: [token, v_dim]. Each direction is uniform on the sphere, from a stream of its own by layer,
+    attention, head, token and draw.
     """
     change = replacement.astype(np.float64) - values
-    variants = np.repeat(values.astype(np.float64)[None], draws, 0)
+    variants = np.repeat(values.astype(np.float64)[None], DRAWS, 0)
     for token in np.flatnonzero(change.any(-1)):
         size = float(np.linalg.norm(change[token]))
-        for draw in range(draws):
-            name = f"effect\0{layer}\0{kind}\0{head}\0{token}\0{draw}"
+        for draw in range(DRAWS):
+            name = f"effect\0{place.layer}\0{place.kind}\0{place.head}\0{token}\0{draw}"
             direction = normal(BASELINE_SEED, name, (values.shape[-1],)).astype(np.float64)
             variants[draw, token] += direction * (size / float(np.linalg.norm(direction)))
     return variants.astype(values.dtype)
@@ -531,7 +479,7 @@ def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
     after = store.embed(backend, text.tokens)
     for trace in run_layers(spec, store, backend, after, text.context(), range(len(spec.blocks))):
         for kind, _ in attentions(spec.blocks[trace.layer]):
-            by_layer[trace.layer, kind] = backend.numpy(of_kind(trace, kind).stages["mixed"])
+            by_layer[trace.layer, kind] = text.mixed(trace, kind)
         after = trace.after
     return by_layer, after
 

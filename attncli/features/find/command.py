@@ -130,8 +130,7 @@ def find(
                         loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
                     )
                     searched = _searched(environment, record, (start, end), [] if words else named_regions)
-                    memory = request.memory_limit(compute).bytes
-                    reasons = page_reasons(environment, loaded_model, source_text, why, memory)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
                     bands = bands_of_regions([] if words else named_regions)
                     write_run_page(page, document, record, view.lang, start=searched, reasons=reasons, bands=bands)
             yield document

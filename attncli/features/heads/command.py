@@ -224,8 +224,7 @@ def heads(
                         loaded_model, source_text, layers, heads, words=comparison.words, recording_of_run=recording
                     )
                     start = {"sort": comparison.sort} if comparison.sort in PAGE_METRICS else {}
-                    memory = request.memory_limit(compute).bytes
-                    reasons = page_reasons(environment, loaded_model, source_text, why, memory)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
                     write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 

@@ -140,8 +140,7 @@ def run(
                     record = page_record(loaded_model, source_text, *which, words=words, recording_of_run=recording)
                     queries, quiet = record.sides.queries, replace(environment, quiet=True)
                     start = {} if query is None else {"query": str(request.query_index(quiet, queries, query))}
-                    memory = request.memory_limit(compute).bytes
-                    reasons = page_reasons(environment, loaded_model, source_text, why, memory)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
                     write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 

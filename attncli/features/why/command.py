@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import EIGHT, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import analysis_option, meaning, redeclare, text_option, without
@@ -64,9 +64,7 @@ def why(
     view = validate_options(output, environment, "why", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     start, end, split = _link_ends(link)
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
     from attncli.features.why import compute as explanation
 
     single = output.json or output.svg is not None or page.html is not None

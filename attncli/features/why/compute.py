@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents.header import header, notes, token_rows
-from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
+from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
 from attncli.features.effects.contributions import (
     Contributions,
@@ -24,7 +24,7 @@ from attncli.features.effects.contributions import (
 from attncli.features.effects.logit_parts import Attributor, LogitTerm
 from attncli.features.effects.measures import target_id, target_token
 from attncli.features.effects.places import attentions, most_heads, places
-from attncli.features.effects.sweep import SweepText
+from attncli.features.effects.sweep import SweepText, over_memory
 from attncli.features.why.document import (
     RowKey,
     Split,
@@ -435,13 +435,7 @@ def _fit(text: SweepText, link: Link, memory: int | None, *, by_token: bool = Fa
         needed = run_bytes + numbers * SCORE_ITEM[text.backend.dtype]
         if needed <= memory:
             return by_layer
-    raise LimitError(
-        message(
-            "this would take about {needed:,} bytes of memory, there may be {memory:,}", needed=needed, memory=memory
-        ),
-        expected=message("less work, or a higher --max-memory"),
-        hint=message("a shorter text"),
-    )
+    raise over_memory(needed, memory)
 
 
 def _kept_numbers(text: SweepText, link: Link) -> int:

@@ -64,12 +64,14 @@ def test_where_heads_look_comes_along() -> None:
 
 def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
-    from attncli.features.effects.sweep import least_bytes, plan_branches
+    from attncli.features.effects.sweep import SweepSize
 
     own, heads = model(), range(3, 12, 4)
-    small = least_bytes(own.spec, 15, "float64")
-    assert plan_branches(own.spec, 15, 18, "float64", small).at_once == 1
-    assert len(list(plan_branches(own.spec, 15, 18, "float64", small).groups(list(range(18)), 1))) > 2
+    size = SweepSize(own.spec, 15, "float64")
+    small = size.least_bytes
+    plan = size.plan(18, small)
+    assert plan.at_once == 1
+    assert len(list(plan.groups(list(range(18)), 1))) > 2
     removal = Removal(HeadSelection(range(6), heads), ByZero(), baseline="none")
     asked, tokens = MeasureRequest(("vector",), (IT,), 14), own.encode(SAMPLE)
     whole, little = cosines(removed(None)), cosines(remove(own, tokens, removal, asked, memory=small))

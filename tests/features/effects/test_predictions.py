@@ -15,7 +15,7 @@ from attncli.errors import LimitError
 from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.measures import MeasureRequest, Meter
-from attncli.features.effects.sweep import least_bytes
+from attncli.features.effects.sweep import SweepSize
 from attncli.mechanism.context import Zero
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
@@ -69,7 +69,7 @@ def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatc
 
 def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
-    without, along = (least_bytes(model.spec, len(IDS), "float64", predicts=predicts) for predicts in (False, True))
+    without, along = (SweepSize(model.spec, len(IDS), "float64", predicts).least_bytes for predicts in (False, True))
     assert along - without > model.spec.vocabulary * model.spec.d_model * 8
     removed(model, MeasureRequest(("vector",), (AT,), AT), without)
     with pytest.raises(LimitError, match="memory"):
