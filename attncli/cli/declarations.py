@@ -329,6 +329,15 @@ class ComputeOptions:
 
 
 @dataclass(frozen=True)
+class RunSetup:
+    """What a text runs through: the weights, what happens between queries and keys, and where it is computed."""
+
+    model: ModelOptions = ModelOptions()
+    attention: AttentionOptions = AttentionOptions()
+    compute: ComputeOptions = ComputeOptions()
+
+
+@dataclass(frozen=True)
 class OutputOptions:
     """What is answered, where, and how it looks."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from attncli.cli import request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.option import About, whole
 from attncli.errors import UnsupportedError, UsageError
@@ -24,16 +24,14 @@ SOURCE_EXCERPT = 200
 """Characters of the text after `--source` that are told in every document."""
 
 
-def default_checkpoint(
-    environment: Environment, options: ModelOptions, attention: AttentionOptions, tokenizer: str | None
-) -> str | None:
+def default_checkpoint(environment: Environment, setup: RunSetup, tokenizer: str | None) -> str | None:
     """The checkpoint that `ATTN_MODEL` or the settings name; None without one, and where an option describes another
     model. `--verbose` tells which."""
     setting = environment.settings.get("model")
     if setting is None:
         return None
-    contrary = [*environment.options_about(options, About.ONE_LAYER), *["--tokenizer"] * (tokenizer is not None)]
-    contrary += ["--position"] * (attention.position not in (None, "none"))
+    contrary = [*environment.options_about(setup.model, About.ONE_LAYER), *["--tokenizer"] * (tokenizer is not None)]
+    contrary += ["--position"] * (setup.attention.position not in (None, "none"))
     origin = message("{setting}: from {origin}", setting=f"--model {setting.value}", origin=setting.origin)
     if contrary:
         origin = message(
@@ -47,12 +45,11 @@ def default_checkpoint(
     return None if contrary else str(setting.value)
 
 
-def checkpoint(
-    environment: Environment, name: str, options: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
-) -> Model:
+def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
     """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
     from attncli.cli.progress import layers_told
 
+    options, attention = setup.model, setup.attention
     if flags := " ".join(environment.options_about(options, About.ONE_LAYER)):
         raise UsageError(
             "{flags} describes seeded weights, and --model {name} brings its own",
@@ -69,7 +66,11 @@ def checkpoint(
     model = layers_told(
         environment,
         load_checkpoint(
-            environment, name, compute, ignore=tuple(options.ignore_config or ()), adapters=tuple(options.adapter or ())
+            environment,
+            name,
+            setup.compute,
+            ignore=tuple(options.ignore_config or ()),
+            adapters=tuple(options.adapter or ()),
         ),
     )
     if options.global_tokens is not None:
@@ -150,14 +151,7 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
 # `--seed` and the sizes: the one-layer model with seeded weights.
 
 
-def model_of_seed(
-    environment: Environment,
-    options: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
-    tokenizer: str,
-    heads: int,
-) -> Model:
+def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, heads: int) -> Model:
     """The one-layer model with seeded weights. heads: how many where `--num-heads` does not say.
 
     Raises UsageError for sizes that do not fit together, LimitError for weights that memory does not hold.
@@ -166,13 +160,12 @@ def model_of_seed(
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
     from attncli.models.one_layer import seeded_model
 
-    seed, source = request.seed_of(options, environment)
-    settings = one_layer_settings(options, attention, seed, heads)
-    refuse_sizes(settings, compute)
-    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return seeded_model(
-        settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(options)
-    )
+    seed, source = request.seed_of(setup.model, environment)
+    settings = one_layer_settings(setup.model, setup.attention, seed, heads)
+    refuse_sizes(settings, setup.compute)
+    backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
+    embedding = request.embeddings(setup.model)
+    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embedding)
 
 
 def one_layer_settings(options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
@@ -207,14 +200,7 @@ def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
 # `--weights FILE`: the model that a weight file and the options around it describe.
 
 
-def file_model(
-    environment: Environment,
-    options: ModelOptions,
-    path: Path,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
-    tokenizer: str,
-) -> Model:
+def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer: str) -> Model:
     """The model in a weight file. Embeddings that it does not hold come from the seed asked for, else from the file's.
 
     Raises InputError for a file that cannot be understood, UsageError where an option contradicts it.
@@ -224,18 +210,14 @@ def file_model(
     from attncli.models.layout import LayoutRequest
     from attncli.models.weight_file import model_of, read_weight_file
 
+    options = setup.model
     weight_file = read_weight_file(path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v))
     seed = request.seed_of(options, environment)[0] if options.seed is not None else weight_file.seed or 0
-    settings = one_layer_settings(options, attention, seed)
-    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    settings = one_layer_settings(options, setup.attention, seed)
+    backend = choose(setup.compute.backend, device=setup.compute.device, dtype=setup.compute.dtype)
+    embedding = request.embeddings(options)
     return model_of(
-        weight_file,
-        path.name,
-        tokenizer_named(tokenizer),
-        backend,
-        settings,
-        seed=seed,
-        embedding=request.embeddings(options),
+        weight_file, path.name, tokenizer_named(tokenizer), backend, settings, seed=seed, embedding=embedding
     )
 
 

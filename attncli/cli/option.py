@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import Field, fields, is_dataclass
 from enum import Flag, auto
-from functools import partial
+from functools import cache, partial
 from types import NoneType
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -355,7 +355,7 @@ def several(hint: Any) -> Any:
 def gather(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The group that a command takes: plain, or `Repeated` with the values of `names` apart."""
     if get_origin(hint) is not Repeated:
-        return group(**values)
+        return build(group, values)
     repeated_values = {name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names}
     return Repeated(group, {name: value for name, value in values.items() if name not in names}, repeated_values)
 
@@ -430,7 +430,7 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         if not _is_group(group):
             parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name))
             continue
-        details = get_type_hints(group, include_extras=True)
+        details = {item.name: hint for item, hint in _all_fields(group)}
         for part in getattr(hints[name], "__metadata__", ()):
             if isinstance(part, Meaning):
                 details |= {option: part.declare(option, details[option]) for option in part.options}
@@ -480,9 +480,29 @@ def _is_group(hint: Any) -> bool:
     return isinstance(hint, type) and is_dataclass(hint)
 
 
+@cache
+def _annotations(group: type) -> dict[str, Any]:
+    """The annotations of a group's fields by name, which take long to evaluate."""
+    return get_type_hints(group, include_extras=True)
+
+
+def _all_fields(group: Any) -> Iterator[tuple[Field[Any], Any]]:
+    """The fields of a group that are options, each with its annotation; those of the groups in it among them."""
+    for item in fields(group):
+        hint = _annotations(group)[item.name]
+        yield from _all_fields(hint) if _is_group(hint) else [(item, hint)]
+
+
 def offered_fields(hint: Any, group: Any) -> list[Field[Any]]:
     """The fields of a group that a command has as options."""
-    return [item for item in fields(group) if _offers(hint, item.name)]
+    return [item for item, _ in _all_fields(group) if _offers(hint, item.name)]
+
+
+def build(group: Any, values: Mapping[str, Any]) -> Any:
+    """A group, and the groups in it, from the values of options by name; options without one keep their defaults."""
+    hints = {item.name: _annotations(group)[item.name] for item in fields(group)}
+    inner = {name: build(hint, values) for name, hint in hints.items() if _is_group(hint)}
+    return group(**inner, **{name: values[name] for name in hints if name in values})
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:

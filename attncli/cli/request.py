@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli.declarations import (
-    AttentionOptions,
     ChatOptions,
     ComputeOptions,
     ModelOptions,
     RegionOptions,
+    RunSetup,
     TextOptions,
 )
 from attncli.cli.environment import Environment
@@ -297,64 +297,54 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     return both(*parts)
 
 
-def model(
-    environment: Environment,
-    options: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
-    *,
-    tokenizer: str | None = None,
-    heads: int = 1,
-) -> Model:
+def model(environment: Environment, setup: RunSetup, *, tokenizer: str | None = None, heads: int = 1) -> Model:
     """The model that the options describe: a checkpoint, a weight file, or seeded weights.
 
     heads: how many heads seeded weights have where `--num-heads` does not say.
     Raises UsageError for options that contradict each other, and whatever loading a model raises.
     """
-    name = model_name(environment, options, attention, tokenizer)
-    if name is None and (needless := environment.options_about(options, About.CHECKPOINT)):
+    name = model_name(environment, setup, tokenizer)
+    if name is None and (needless := environment.options_about(setup.model, About.CHECKPOINT)):
         raise UsageError(
             "{option} is about a checkpoint, and there is none", expected="--model NAME as well", option=needless[0]
         )
     if name is not None:
         from attncli.cli.model_option import checkpoint
 
-        loaded_model = checkpoint(environment, name, options, attention, compute)
-    elif options.weights is not None:
+        loaded_model = checkpoint(environment, name, setup)
+    elif setup.model.weights is not None:
         from attncli.cli.model_option import file_model
 
-        loaded_model = file_model(environment, options, options.weights, attention, compute, tokenizer or "word")
+        loaded_model = file_model(environment, setup.model.weights, setup, tokenizer or "word")
     else:
         from attncli.cli.model_option import model_of_seed
 
-        loaded_model = model_of_seed(environment, options, attention, compute, tokenizer or "word", heads)
-    if attention.attention is not None:
+        loaded_model = model_of_seed(environment, setup, tokenizer or "word", heads)
+    if setup.attention.attention is not None:
         from attncli.cli.model_option import with_hash_attention
 
-        loaded_model = with_hash_attention(loaded_model, attention.attention, attention)
+        loaded_model = with_hash_attention(loaded_model, setup.attention.attention, setup.attention)
     environment.models.append(loaded_model)
     return loaded_model
 
 
-def model_name(
-    environment: Environment, options: ModelOptions, attention: AttentionOptions, tokenizer: str | None
-) -> str | None:
+def model_name(environment: Environment, setup: RunSetup, tokenizer: str | None) -> str | None:
     """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no checkpoint takes; None
     for none.
 
     tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model` beside `--tokenizer`.
     """
-    if options.model is not None:
-        if not options.model:
+    if (name := setup.model.model) is not None:
+        if not name:
             raise UsageError(
                 "--model names nothing", expected="a folder, a hub id or an alias", hint="attn models list"
             )
         if tokenizer is not None:
             raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
-        return options.model
+        return name
     from attncli.cli.model_option import default_checkpoint
 
-    return default_checkpoint(environment, options, attention, tokenizer)
+    return default_checkpoint(environment, setup, tokenizer)
 
 
 def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:

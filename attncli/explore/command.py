@@ -9,7 +9,7 @@ import typer
 
 from attncli.cli import declarations, request
 from attncli.cli.border import on_stop_signal
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import ModelOptions, OutputOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import meaning, only, without
@@ -29,9 +29,7 @@ FILES = (".json", ".safetensors", ".npz")
 def explore(
     ctx: typer.Context,
     text: Annotated[TextOptions, without("lines")],
-    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
@@ -46,7 +44,7 @@ def explore(
     _refuse_elsewhere(environment)
     from attncli.explore.explorer import Terminal, keyboard
 
-    source, about = _open_source(environment, text, model, attention, compute, query)
+    source, about = _open_source(environment, text, setup, query)
     if not keyboard():
         raise UsageError(
             "attn explore hears keys, and there is no terminal to hear them from",
@@ -60,7 +58,7 @@ def explore(
     environment.layers = silent
 
     def load(name: str) -> Model:
-        return request.model(quiet, ModelOptions(model=name), AttentionOptions(), compute)
+        return request.model(quiet, RunSetup(ModelOptions(model=name), compute=setup.compute))
 
     app = Explorer(source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal)
     with on_stop_signal(app.leave_by):
@@ -102,9 +100,7 @@ def _refuse_elsewhere(environment: Environment) -> None:
 def _open_source(
     environment: Environment,
     text: TextOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     query: str | None,
 ) -> tuple[Source, int | None]:
     """What is explored, and the word that it begins with, if that was said."""
@@ -116,9 +112,7 @@ def _open_source(
         return _saved_source(Path(text.text)), None
     from dataclasses import replace
 
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):
         tokens = request.tokens_of(loaded_model, source_text)
@@ -127,11 +121,11 @@ def _open_source(
         loaded_model,
         len(tokens),
         smallest_run,
-        compute,
+        setup.compute,
         "a shorter text",
         rows=rows_for(loaded_model.spec, len(tokens)),
     )
-    layers, heads = layers_and_heads(loaded_model, model)
+    layers, heads = layers_and_heads(loaded_model, setup.model)
     source = replace(LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads)
     index = None if query is None else request.query_index(environment, tokens, query)
     return source, index

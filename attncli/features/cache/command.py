@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import (
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    PagedOutput,
-    RegionOptions,
-    TextOptions,
-)
+from attncli.cli.declarations import PagedOutput, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import attention_option, meaning, redeclare, without
@@ -35,9 +28,7 @@ def cache(
     ctx: typer.Context,
     text: Annotated[TextOptions, without("lines")],
     regions: RegionOptions,
-    model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: Annotated[AttentionOptions, without("attention")],
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("layer", "head", "attention"), meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[PagedOutput, without("precision", "scale_colors", "max_output")],
     policy: Annotated[
         list[str] | None,
@@ -71,9 +62,7 @@ def cache(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cache")
     budgets = [] if budget is None else sorted({*request.whole_numbers(budget, "--budget")})
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
     from attncli.features.cache import compute as caches
     from attncli.inputs.hub import own_cache_folder
 
@@ -95,7 +84,10 @@ def cache(
                         tokens=tokens,
                         kept=own_cache_folder(environment.variables) / "caches",
                         on_cost=partial(
-                            request.refuse_cost, environment, compute, message("a shorter text, or fewer policies")
+                            request.refuse_cost,
+                            environment,
+                            setup.compute,
+                            message("a shorter text, or fewer policies"),
                         ),
                         on_result=kept_runs.count,
                         on_interruption=kept_runs.documents.append,

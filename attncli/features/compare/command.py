@@ -19,6 +19,7 @@ from attncli.cli.declarations import (
     ModelOptions,
     OutputOptions,
     RegionOptions,
+    RunSetup,
     TextOptions,
 )
 from attncli.cli.environment import Environment
@@ -82,9 +83,7 @@ class Side:
 
     text: Text | Chat
     name: str
-    model: ModelOptions
-    attention: AttentionOptions
-    compute: ComputeOptions
+    setup: RunSetup
 
 
 WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
@@ -151,15 +150,16 @@ def sides(
                 "--with-adapter compares one model with itself changed",
                 expected="one text, one --model, and nothing given twice",
             )
-        first = Side(
-            texts[0],
-            message("without the adapter"),
-            model.side(0),
-            _intersect_masks(attention.side(0)),
-            compute.side(0),
-        )
-        both = with_fields(first.model, adapter=[*(first.model.adapter or []), with_adapter])
-        return [first, with_fields(first, name=message("with {adapter}", adapter=Path(with_adapter).name), model=both)]
+        plain_setup = RunSetup(model.side(0), _intersect_masks(attention.side(0)), compute.side(0))
+        both = with_fields(plain_setup.model, adapter=[*(plain_setup.model.adapter or []), with_adapter])
+        return [
+            Side(texts[0], message("without the adapter"), plain_setup),
+            Side(
+                texts[0],
+                message("with {adapter}", adapter=Path(with_adapter).name),
+                with_fields(plain_setup, model=both),
+            ),
+        ]
     if not counts:
         raise UsageError(
             "there is nothing to compare with",
@@ -183,15 +183,8 @@ def sides(
         ]
         label = listing(words, " · ") if words else message("text {number}", number=side_index + 1)
         text = texts[side_index] if len(texts) > 1 else texts[0]
-        compared_sides.append(
-            Side(
-                text,
-                label,
-                model.side(side_index),
-                _intersect_masks(attention.side(side_index)),
-                compute.side(side_index),
-            )
-        )
+        masked = _intersect_masks(attention.side(side_index))
+        compared_sides.append(Side(text, label, RunSetup(model.side(side_index), masked, compute.side(side_index))))
     return compared_sides
 
 
@@ -423,7 +416,7 @@ def _sides(
     if with_adapter is not None and not model.values["model"] and "model" not in environment.settings:
         raise UsageError("--with-adapter changes a checkpoint, and none is named", expected="--model NAME as well")
     for side in sides(side_texts, model, attention, compute, with_adapter):
-        loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
+        loaded_model = request.model(environment, side.setup, tokenizer=tokenizer)
         text = request.text_of(environment, chats, side.text, loaded_model)
         with request.errors_located_in(text):
             document = _run_side(loaded_model, side, text, output, records)
@@ -436,7 +429,7 @@ def _run_side(
     from attncli.features.run.compute import run as compute_run
 
     tokens = request.tokens_of(loaded_model, text)
-    layers, heads = layers_and_heads(loaded_model, side.model)
+    layers, heads = layers_and_heads(loaded_model, side.setup.model)
     recording = None
     if records is not None:
         from attncli.measure.run_record import Recording, recordable
@@ -444,7 +437,7 @@ def _run_side(
         recording = Recording(loaded_model, tokens, heads) if recordable(loaded_model, words=False) else None
 
     def refuse(expected: CostEstimate, count: int) -> None:
-        request.refuse_memory(expected.peak, side.compute, "a shorter text, --layer or --head")
+        request.refuse_memory(expected.peak, side.setup.compute, "a shorter text, --layer or --head")
         if output.json or output.ndjson:
             refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
 

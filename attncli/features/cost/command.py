@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput
+from attncli.cli.declarations import ComputeOptions, ModelOptions, PagedOutput, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
@@ -62,7 +62,7 @@ def cost(
     loaded_model = (
         None
         if model is None
-        else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
+        else request.model(environment, RunSetup(ModelOptions(model=model), compute=ComputeOptions(dtype=dtype)))
     )
     document = compute_cost(
         n,

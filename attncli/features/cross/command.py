@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ChatOptions, ComputeOptions, ModelOptions, OutputOptions
+from attncli.cli.declarations import ChatOptions, OutputOptions, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import RUN, SCREEN, About, argument, meaning, text_option, without
@@ -25,9 +25,7 @@ from attncli.errors import UsageError
 def cross(
     ctx: typer.Context,
     chats: ChatOptions,
-    model: Annotated[ModelOptions, without("residual", "layer_norm")],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("residual", "layer_norm")],
     output: Annotated[OutputOptions, without("scale_colors"), meaning(top=About.JSON | SCREEN, max_output=RUN)],
     page: PageOptions,
     query_text: Annotated[str | None, argument("The text that asks; - for standard input.", "QUERY_TEXT")] = None,
@@ -59,7 +57,7 @@ def cross(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cross", files={"--html": page.html})
     validate_page(page)
-    if model.embeddings is not None:
+    if setup.model.embeddings is not None:
         raise UsageError(
             "--embeddings belongs to one text, and cross-attention has two",
             expected="attn tensors, for arrays of your own",
@@ -73,23 +71,23 @@ def cross(
             expected="QUERY_TEXT and KEY_TEXT, or --chat FILE",
             count=len(sources),
         )
-    if (len(sources) == 2) == (model.source_states is not None):
+    if (len(sources) == 2) == (setup.model.source_states is not None):
         raise UsageError(
             "nothing is looked at" if len(sources) == 1 else "a text and captured states are both to be looked at",
             expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
         )
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
-    name = "" if model.source_states is None else model.source_states.name
+    name = "" if setup.model.source_states is None else setup.model.source_states.name
     key = side_texts[1] if len(side_texts) > 1 else None
     texts = cross_texts(loaded_model, side_texts[0], key, value_text, name=name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
-    layers = request.numbers(model.layer, "layer", len(decoder.blocks))
-    heads = request.numbers(model.head, "head", first.heads)
-    document_bytes = estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), compute.dtype)
+    layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
+    heads = request.numbers(setup.model.head, "head", first.heads)
+    document_bytes = estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), setup.compute.dtype)
     refuse_over(document_bytes, output, "shorter texts, --layer or --head")
-    request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
+    request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), setup.compute, "shorter texts")
     document = compute_cross(
         loaded_model, texts.query, layers=layers, heads=heads, top=output.top, all_links=all_links, texts=texts
     )

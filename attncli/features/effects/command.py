@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import (
-    EIGHT,
-    AttentionOptions,
-    ChatOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    RegionOptions,
-    TextOptions,
-)
+from attncli.cli.declarations import EIGHT, ChatOptions, OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
@@ -159,9 +150,7 @@ def ablate(
     ctx: typer.Context,
     text: TextOptions,
     regions: RegionOptions,
-    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)],
     page: PageOptions,
     removal: RemovalOptions,
@@ -183,7 +172,7 @@ def ablate(
 
     environment: Environment = ctx.obj
     if removal.each_region:
-        _ablate_regions(environment, text, regions, model, attention, compute, output, page, measure_options)
+        _ablate_regions(environment, text, regions, setup, output, page, measure_options)
         return
     if (regions.region or regions.regions) and removal.start is None and measure_options.query is None:
         raise UsageError(
@@ -194,7 +183,7 @@ def ablate(
     validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
     names = measures(measure_options)
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
     from attncli.features.effects import compute as effects
     from attncli.features.effects.places import reads_on
 
@@ -218,7 +207,7 @@ def ablate(
                         by=removed_by,
                         link=link,
                         cross=removal.cross,
-                        heads=request.head_selection(loaded_model.spec, model),
+                        heads=request.head_selection(loaded_model.spec, setup.model),
                         together=removal.together,
                         measures=names,
                         query=measure_options.query,
@@ -228,7 +217,7 @@ def ablate(
                         baseline="none" if is_over_texts else cast(Literal["top", "all", "none"], removal.baseline),
                         top=output.top,
                         regions=request.regions_of(replace(environment, quiet=True), regions, source_text, tokens),
-                        memory=request.memory_limit(compute).bytes,
+                        memory=request.memory_limit(setup.compute).bytes,
                         tokens=tokens,
                         note=environment.note,
                         on_cost=partial(foretell, environment),
@@ -237,7 +226,7 @@ def ablate(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
                     write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
             yield document
 
@@ -263,9 +252,7 @@ def _ablate_regions(
     environment: Environment,
     text: TextOptions,
     regions: RegionOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: OutputOptions,
     page: PageOptions,
     measure_options: MeasureOptions,
@@ -274,7 +261,7 @@ def _ablate_regions(
     refuse_beside(environment, "--each-region", REGION_SUBJECTS)
     view = validate_options(output, environment, "regions", files={"--html": page.html})
     validate_page(page)
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     from attncli.features.regions.compute import ablate_regions
     from attncli.inputs.hub import own_cache_folder
 
@@ -291,7 +278,7 @@ def _ablate_regions(
                     target=measure_options.target,
                     tokens=tokens,
                     kept=own_cache_folder(environment.variables) / "regions",
-                    on_cost=partial(request.refuse_cost, environment, compute, hint),
+                    on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
                     on_result=kept_runs.count,
                     on_interruption=kept_runs.documents.append,
                     progress=on_progress,
@@ -353,9 +340,7 @@ ablate_app = command_app(ablate, essentials="--query --model --head --from --to 
 def logits(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
     target: Annotated[str | None, declarations.TARGET] = None,
@@ -381,7 +366,7 @@ def logits(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "logits", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
 
     from attncli.features.effects import compute as effects
 
@@ -405,10 +390,10 @@ def logits(
                     unknown=unknown,
                     tokens=tokens,
                     note=environment.note,
-                    on_cost=lambda expected, _: request.refuse_memory(expected.peak, compute, "a shorter text"),
+                    on_cost=lambda expected, _: request.refuse_memory(expected.peak, setup.compute, "a shorter text"),
                 )
                 if page.html is not None:
-                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
                     write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
             yield document
 
@@ -427,9 +412,7 @@ def patch(
     ctx: typer.Context,
     text: Annotated[TextOptions, only("tokenizer")],
     chats: ChatOptions,
-    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
     clean: Annotated[str | None, argument("The text whose answer is wanted; - for standard input.", "CLEAN")] = None,
@@ -472,7 +455,7 @@ def patch(
             expected="CLEAN and CORRUPT, or --chat FILE",
             count=len(sources),
         )
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
     texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     clean_tokens, corrupt_tokens = (request.tokens_of(loaded_model, source_text) for source_text in texts)
     from attncli.features.effects import compute as effects
@@ -488,15 +471,15 @@ def patch(
             at=at,
             into=into or (),
             unknown=unknown,
-            heads=request.head_selection(loaded_model.spec, model),
-            memory=request.memory_limit(compute).bytes,
+            heads=request.head_selection(loaded_model.spec, setup.model),
+            memory=request.memory_limit(setup.compute).bytes,
             tokens=(clean_tokens, corrupt_tokens),
             note=environment.note,
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )
     if page.html is not None:
-        reasons = page_reasons(environment, loaded_model, texts[0], why, compute)
+        reasons = page_reasons(environment, loaded_model, texts[0], why, setup.compute)
         write_document_page(loaded_model, texts[0], document, page, view.lang, reasons=reasons)
     write_with_figure([document], output, environment, view)
 

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import completion, declarations, request
 from attncli.cli.app import LazyCommands
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput, TextOptions
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import GroupedCommand
 from attncli.cli.option import (
@@ -76,8 +76,7 @@ def one_head(model: Model, options: ModelOptions) -> tuple[int, int]:
 def strongest_head(
     environment: Environment,
     model: Model,
-    options: ModelOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     text: str,
     tokens: Sequence[Token],
     query: int,
@@ -89,7 +88,7 @@ def strongest_head(
     layer are explained."""
     from attncli.features.explain import compute as explaining
 
-    layer, head = chosen_place(model, options)
+    layer, head = chosen_place(model, setup.model)
     return explaining.strongest_head(
         model,
         text,
@@ -99,7 +98,7 @@ def strongest_head(
         head=head,
         whole_layer=whole_layer,
         note=environment.note,
-        on_cost=partial(_refuse_search, compute),
+        on_cost=partial(_refuse_search, setup.compute),
     )
 
 
@@ -209,9 +208,7 @@ class Place:
 def position(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
@@ -224,15 +221,17 @@ def position(
     from attncli.features.explain.compute import position_document
 
     environment: Environment = ctx.obj
-    first_place = _place(environment, text, model, attention, compute, query, strongest=True)
+    first_place = _place(environment, text, setup, query, strongest=True)
 
     def models() -> Iterator[Model]:
         if first_place.model.identity.source == "checkpoint":
             yield first_place.model
             return
-        ways = POSITIONS if attention.position is None else tuple(dict.fromkeys(("none", attention.position)))
-        for option_set in with_positions(ways, attention, first_place.model):
-            yield model_under(environment, first_place.model, model, option_set, compute, text.tokenizer)
+        ways = (
+            POSITIONS if setup.attention.position is None else tuple(dict.fromkeys(("none", setup.attention.position)))
+        )
+        for option_set in with_positions(ways, setup.attention, first_place.model):
+            yield model_under(environment, first_place.model, replace(setup, attention=option_set), text.tokenizer)
 
     place = {"layer": first_place.layer, "head": first_place.head, "query": first_place.query}
     give_topic(ctx, position_document(models(), first_place.text.text, first_place.tokens, **place), output)
@@ -241,9 +240,7 @@ def position(
 def mask(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
     others: Annotated[list[str] | None, argument("More texts: all are padded together.", "[OTHER]...")] = None,
@@ -259,11 +256,10 @@ def mask(
 
     environment: Environment = ctx.obj
     _refuse_mask_names([] if text.text is None else [text.text, *(others or ())])
-    masked = attention
-    if attention.mask is None and model.model is None and not others:
-        masked = replace(attention, mask=["causal"])
-    place_shown = None if query is not None or masked.mask != ["causal"] else "middle"
-    place = _place(environment, text, model, masked, compute, query, shown=place_shown, strongest=True)
+    if setup.attention.mask is None and setup.model.model is None and not others:
+        setup = replace(setup, attention=replace(setup.attention, mask=["causal"]))
+    place_shown = None if query is not None or setup.attention.mask != ["causal"] else "middle"
+    place = _place(environment, text, setup, query, shown=place_shown, strongest=True)
     more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
         place.model, place.text.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
@@ -294,9 +290,7 @@ def _refuse_mask_names(words: Sequence[str]) -> None:
 def multihead(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("head"), meaning(num_heads=SEVERAL)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("head"), meaning(num_heads=SEVERAL)],
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
@@ -306,7 +300,7 @@ def multihead(
     """
     from attncli.features.explain.compute import multihead_document
 
-    place = _place(ctx.obj, text, model, attention, compute, query, heads=HEADS, whole_layer=True)
+    place = _place(ctx.obj, text, setup, query, heads=HEADS, whole_layer=True)
     document = multihead_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
@@ -314,9 +308,7 @@ def multihead(
 def residual(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("head")],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("head")],
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
@@ -326,10 +318,9 @@ def residual(
     """
     from attncli.features.explain.compute import residual_document
 
-    model_options = model
-    if model.model is None:  # what the topic is about is there without being asked for
-        model_options = replace(model, residual=True, layer_norm=True)
-    place = _place(ctx.obj, text, model_options, attention, compute, query, whole_layer=True)
+    if setup.model.model is None:  # what the topic is about is there without being asked for
+        setup = replace(setup, model=replace(setup.model, residual=True, layer_norm=True))
+    place = _place(ctx.obj, text, setup, query, whole_layer=True)
     document = residual_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
@@ -337,9 +328,7 @@ def residual(
 def _place(
     environment: Environment,
     text: TextOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     query: str | None,
     *,
     heads: int = 1,
@@ -353,7 +342,7 @@ def _place(
     from attncli.features.explain.compute import default_query
     from attncli.features.run.compute import RunRequest
 
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=heads)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
     if query is not None:
@@ -362,11 +351,11 @@ def _place(
         index = len(tokens) // 2 if shown == "middle" else default_query(tokens)
     if strongest or whole_layer:
         layer, head = strongest_head(
-            environment, loaded_model, model, compute, source_text.text, tokens, index, whole_layer=whole_layer
+            environment, loaded_model, setup, source_text.text, tokens, index, whole_layer=whole_layer
         )
     else:
-        layer, head = one_head(loaded_model, model)
-    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), compute, "a shorter text")
+        layer, head = one_head(loaded_model, setup.model)
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), setup.compute, "a shorter text")
     return Place(loaded_model, source_text, tokens, layer, head, index)
 
 
@@ -380,16 +369,13 @@ def with_positions(ways: Sequence[str], attention: AttentionOptions, first: Mode
 def model_under(
     environment: Environment,
     first: Model,
-    model_options: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     tokenizer: str | None,
 ) -> Model:
     """The same weights under another attention: the seed that was drawn for the first model, and no notes."""
-    same_seed = (
-        replace(model_options, seed=str(first.identity.seed)) if model_options.seed == "random" else model_options
-    )
-    return request.model(replace(environment, quiet=True), same_seed, attention, compute, tokenizer=tokenizer)
+    if setup.model.seed == "random":
+        setup = replace(setup, model=replace(setup.model, seed=str(first.identity.seed)))
+    return request.model(replace(environment, quiet=True), setup, tokenizer=tokenizer)
 
 
 def softmax(
@@ -439,9 +425,7 @@ def scaling(
 def matrix_softmax(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("residual", "layer_norm")],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("residual", "layer_norm")],
     output: TopicOutput,
 ) -> None:
     """Softmax of each row against softmax over the whole matrix, on a text's scores.
@@ -453,21 +437,19 @@ def matrix_softmax(
     from attncli.features.run.compute import RunRequest
 
     environment: Environment = ctx.obj
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
-    layer, head = one_head(loaded_model, model)
+    layer, head = one_head(loaded_model, setup.model)
     refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
-    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), compute, "a shorter text")
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), setup.compute, "a shorter text")
     give_topic(ctx, matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head), output)
 
 
 def order(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("head")],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("head")],
     output: SmallOutput,
     other_text: Annotated[
         str | None, argument("The same tokens in another order. [default: reversed]", "[OTHER]")
@@ -481,24 +463,27 @@ def order(
     from attncli.features.run.compute import RunRequest
 
     environment: Environment = ctx.obj
-    if model.embeddings is not None:
+    if setup.model.embeddings is not None:
         raise UsageError(
             "--embeddings has one row per place, and order moves the tokens",
             expected="seeded, file or checkpoint embeddings",
         )
-    first = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    first = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(first, source_text)
-    layer = one_layer(first, model)
-    request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), compute, "a shorter text")
+    layer = one_layer(first, setup.model)
+    request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), setup.compute, "a shorter text")
     to = reversed_order(tokens) if other_text is None else order_of(tokens, first.encode(other_text))
 
     def models() -> Iterator[Model]:
-        if attention.position is not None or attention.mask or first.identity.source == "checkpoint":
+        if setup.attention.position is not None or setup.attention.mask or first.identity.source == "checkpoint":
             yield first
             return
-        for option_set in (*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])):
-            yield model_under(environment, first, model, option_set, compute, text.tokenizer)
+        for option_set in (
+            *with_positions(POSITIONS, setup.attention, first),
+            replace(setup.attention, mask=["causal"]),
+        ):
+            yield model_under(environment, first, replace(setup, attention=option_set), text.tokenizer)
 
     give_topic(ctx, order_document(models(), source_text.text, tokens, to, layer=layer), output)
 
@@ -550,9 +535,7 @@ ALIKE = 0.8
 def text(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: TextOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
@@ -575,9 +558,9 @@ def text(
     view = replace(view, code=output.code or "")
     if output.json or output.ndjson:
         refuse_parts_of_screen(view)
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     one_only = output.json or output.svg is not None or output.page is not None or output.step
-    settings = (loaded_model, model, compute, query, output, environment, view)
+    settings = (loaded_model, setup, query, output, environment, view)
     if one_only:
         write_explanation(_document(request.one_text(environment, text), *settings), output, environment, view)
         return
@@ -605,8 +588,7 @@ def refuse_parts_of_screen(view: View) -> None:
 def _document(
     source_text: Text,
     loaded_model: Model,
-    model: ModelOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     query: str | None,
     output: ExplainOutput,
     environment: Environment,
@@ -627,7 +609,7 @@ def _document(
             )
         )
     tokens = request.tokens_of(loaded_model, source_text)
-    layer, head = chosen_place(loaded_model, model)
+    layer, head = chosen_place(loaded_model, setup.model)
     widest = max(
         estimate_bytes(derivation_shapes(loaded_model, len(tokens), index), "float64")
         for index in (loaded_model.spec.attending() if layer is None else [layer])
@@ -643,7 +625,7 @@ def _document(
         projections=weights,
         tokens=tokens,
         note=environment.note,
-        on_cost=partial(_refuse_search, compute),
+        on_cost=partial(_refuse_search, setup.compute),
     )
 
 

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import (
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    RegionOptions,
-    TextOptions,
-)
+from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import About, answer_option, meaning, without
@@ -47,9 +40,7 @@ def find(
     ctx: typer.Context,
     text: TextOptions,
     regions: RegionOptions,
-    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
     start: Annotated[str | None, declarations.FROM] = None,
@@ -75,16 +66,14 @@ def find(
             expected="--from TOK and --to TOK",
             hint="attn find TEXT --from it --to animal",
         )
-    if not effect and (ignored_options := environment.options_about(model, About.AFTER_HEADS)):
+    if not effect and (ignored_options := environment.options_about(setup.model, About.AFTER_HEADS)):
         raise UsageError(
             "{option} changes what leaves the layer, and links are shown",
             option=min(ignored_options),
             expected="--effect as well",
         )
     single = output.json or output.svg is not None or page.html is not None
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
 
     from attncli.features.find.compute import find as compute_find
 
@@ -94,7 +83,7 @@ def find(
     def documents() -> Iterator[FindDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                layers, heads = layers_and_heads(loaded_model, model)
+                layers, heads = layers_and_heads(loaded_model, setup.model)
                 recording = page_recording(page, loaded_model, source_text, heads, words=words)
                 foretell_text(environment, len(source_text.text))
                 tokens = request.tokens_of(loaded_model, source_text)
@@ -114,10 +103,10 @@ def find(
                         unknown=unknown,
                         effect=effect,
                         regions=named_regions,
-                        memory=request.memory_limit(compute).bytes,
+                        memory=request.memory_limit(setup.compute).bytes,
                         tokens=tokens,
                         note=environment.note,
-                        on_cost=partial(request.refuse_cost, environment, compute, "a shorter text"),
+                        on_cost=partial(request.refuse_cost, environment, setup.compute, "a shorter text"),
                         progress=on_progress,
                         recording=recording,
                     )
@@ -130,7 +119,7 @@ def find(
                         loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
                     )
                     searched = _searched(environment, record, (start, end), [] if words else named_regions)
-                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
                     bands = bands_of_regions([] if words else named_regions)
                     write_run_page(page, document, record, view.lang, start=searched, reasons=reasons, bands=bands)
             yield document

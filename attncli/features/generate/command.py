@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import request
-from attncli.cli.declarations import (
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    RegionOptions,
-    TextOptions,
-)
+from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST_SEED, model_number, subjects_of, without
 from attncli.cli.output import (
@@ -61,8 +54,7 @@ class GenerateOptions:
 
 
 CONTINUATION = (
-    TextOptions, RegionOptions, ModelOptions, AttentionOptions, ComputeOptions,
-    Annotated[OutputOptions, without("svg")], PageOptions, GenerateOptions,
+    TextOptions, RegionOptions, RunSetup, Annotated[OutputOptions, without("svg")], PageOptions, GenerateOptions,
 )  # fmt: skip
 """The options that a continuation takes, as groups; it has no use for any other of `attn run`."""
 
@@ -99,9 +91,7 @@ def write_continuations(
     environment: Environment,
     options: GenerateOptions,
     text: TextOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: OutputOptions,
     regions: RegionOptions,
     page: PageOptions,
@@ -112,8 +102,8 @@ def write_continuations(
 
     validate_page(page, lines=text.lines)
     view = validate_options(output, environment, "generate", files={"--html": page.html})
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    layers, heads = layers_and_heads(loaded_model, model)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
+    layers, heads = layers_and_heads(loaded_model, setup.model)
     assert options.generate is not None
     rows = output.json or output.ndjson
     continuation = GenerateRequest(
@@ -126,7 +116,9 @@ def write_continuations(
             with request.errors_located_in(source_text), progress(environment, "generating") as on_progress:
                 tokens = request.tokens_of(loaded_model, source_text)
                 request.refuse_memory(
-                    memory(loaded_model, len(tokens), continuation), compute, "a shorter text, or a smaller --generate"
+                    memory(loaded_model, len(tokens), continuation),
+                    setup.compute,
+                    "a shorter text, or a smaller --generate",
                 )
                 if rows:
                     kept_heads = (

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import (
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    RegionOptions,
-    TextOptions,
-)
+from attncli.cli.declarations import ModelOptions, OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import RUN, SCREEN, About, analysis_option, meaning, redeclare, without
@@ -125,9 +118,7 @@ def heads(
     ctx: typer.Context,
     text: TextOptions,
     regions: RegionOptions,
-    model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("top"), meaning(show=About.JSON | SCREEN)],
     page: PageOptions,
     heads_options: HeadsOptions,
@@ -149,7 +140,7 @@ def heads(
     if retrieval.retrieval:
         if text.text is not None:
             raise UsageError("--retrieval makes texts of its own, and TEXT is one", expected="one or the other")
-        _fetching_heads(environment, retrieval, model, attention, compute, output, page)
+        _fetching_heads(environment, retrieval, setup, output, page)
         return
     for name in ("needle", "haystack", "lengths", "verify"):
         if name in environment.explicit_options:
@@ -161,10 +152,8 @@ def heads(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
         )
     single = output.json or any(path is not None for path in (output.svg, page.html))
-    loaded_model = request.model(
-        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
-    )
-    comparison = _request(loaded_model, model, output, heads_options, view.show)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
+    comparison = _request(loaded_model, setup.model, output, heads_options, view.show)
     repeats = _repeats(loaded_model, comparison)
 
     from attncli.features.heads.compute import heads as compute_heads
@@ -172,7 +161,7 @@ def heads(
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         hint = message("a shorter text, --layer L, --head H or --show metrics")
-        request.refuse_memory(expected.peak, compute, hint)
+        request.refuse_memory(expected.peak, setup.compute, hint)
         if output.json or output.ndjson:
             from attncli.draw.encoding import NUMBER_BYTES
 
@@ -224,7 +213,7 @@ def heads(
                         loaded_model, source_text, layers, heads, words=comparison.words, recording_of_run=recording
                     )
                     start = {"sort": comparison.sort} if comparison.sort in PAGE_METRICS else {}
-                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
                     write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 
@@ -241,9 +230,7 @@ RETRIEVAL_SUBJECTS = (
 def _fetching_heads(
     environment: Environment,
     options: RetrievalOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: OutputOptions,
     page: PageOptions,
 ) -> None:
@@ -251,7 +238,7 @@ def _fetching_heads(
     refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
-    loaded_model = request.model(environment, model, attention, compute, heads=declarations.EIGHT)
+    loaded_model = request.model(environment, setup, heads=declarations.EIGHT)
     from attncli.features.retrieval import compute as needles
 
     with progress(environment, "needles in haystacks") as on_progress:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput
+from attncli.cli.declarations import ModelOptions, PagedOutput, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, argument, attention_option, redeclare, without
@@ -76,11 +75,7 @@ def mask(
     _refuse_unheeded(environment, bias, model, spec or [], seed)
     count = positions_of(masks) if n is None else n
     check_n(count)
-    loaded_model = (
-        None
-        if model is None
-        else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
-    )
+    loaded_model = None if model is None else request.model(environment, RunSetup(ModelOptions(model=model)))
     layer_index = (
         0 if loaded_model is None else single(request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer")
     )

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import (
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    RegionOptions,
-    TextOptions,
-)
+from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DOCUMENT, delivery_option, meaning, text_option
@@ -54,9 +47,7 @@ def run(
     ctx: typer.Context,
     text: TextOptions,
     regions: RegionOptions,
-    model: ModelOptions,
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: Annotated[OutputOptions, meaning(show=DOCUMENT, top=DOCUMENT)],
     page: PageOptions,
     generate: GenerateOptions,
@@ -85,9 +76,7 @@ def run(
     environment: Environment = ctx.obj
     generate_option.check(generate, environment)
     if generate.generate is not None:
-        generate_option.write_continuations(
-            environment, generate, text, model, attention, compute, output, regions, page
-        )
+        generate_option.write_continuations(environment, generate, text, setup, output, regions, page)
         return
     if save is not None:
         from attncli.inputs.tensors import check_writable_format
@@ -109,7 +98,7 @@ def run(
             expected="the screen, or --json",
             hint="attn run --show implicit --json",
         )
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     every = every or (bool(parts & SHOWN.keys()) and not words)
     run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts, regions)
     if (
@@ -124,40 +113,36 @@ def run(
     def documents() -> Iterator[RunDocument]:
         sources = request.texts(environment, text, single=single)
         for source_text, padded_batch in (
-            _together(loaded_model, list(sources), model, compute)
-            if batch
-            else ((source_text, None) for source_text in sources)
+            _together(loaded_model, list(sources), setup) if batch else ((source_text, None) for source_text in sources)
         ):
             with request.errors_located_in(source_text):
                 recording = page_recording(
-                    page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
+                    page, loaded_model, source_text, layers_and_heads(loaded_model, setup.model)[1], words=words
                 )
                 document = _document(
-                    environment, loaded_model, source_text, model, compute, output, run_options, padded_batch, recording
+                    environment, loaded_model, source_text, setup, output, run_options, padded_batch, recording
                 )
                 if page.html is not None:
-                    which = layers_and_heads(loaded_model, model)
+                    which = layers_and_heads(loaded_model, setup.model)
                     record = page_record(loaded_model, source_text, *which, words=words, recording_of_run=recording)
                     queries, quiet = record.sides.queries, replace(environment, quiet=True)
                     start = {} if query is None else {"query": str(request.query_index(quiet, queries, query))}
-                    reasons = page_reasons(environment, loaded_model, source_text, why, compute)
+                    reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
                     write_run_page(page, document, record, view.lang, start=start, reasons=reasons)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
-def _together(
-    model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions
-) -> Iterator[tuple[Text, BatchTraces]]:
+def _together(model: Model, texts: list[Text], setup: RunSetup) -> Iterator[tuple[Text, BatchTraces]]:
     """Each text with its part of one padded batch; refused before it starts where it would not fit."""
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
-    layers, heads = layers_and_heads(model, which)
+    layers, heads = layers_and_heads(model, setup.model)
     longest = max(map(len, tokens))
     needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).peak * len(texts)
-    request.refuse_memory(needed_bytes, compute, "fewer or shorter texts, or no --padded")
+    request.refuse_memory(needed_bytes, setup.compute, "fewer or shorter texts, or no --padded")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
 
 
@@ -187,8 +172,7 @@ def _document(
     environment: Environment,
     model: Model,
     text: Text,
-    which: ModelOptions,
-    compute: ComputeOptions,
+    setup: RunSetup,
     output: OutputOptions,
     run_options: RunOptions,
     batch: BatchTraces | None = None,
@@ -198,7 +182,7 @@ def _document(
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
-    layers, heads = layers_and_heads(model, which)
+    layers, heads = layers_and_heads(model, setup.model)
     machine = output.json or output.ndjson or output.plain
     regions = request.regions_of(environment, run_options.regions, text, tokens)
     keeps_weights = run_options.stages or run_options.save or batch is not None
@@ -216,12 +200,12 @@ def _document(
     tables = _in_tables(output, run_options)
     if not machine:
         short = not runs.is_long(len(tokens)) or output.full
-        one_layer = len(model.spec.blocks) == 1 or bool(which.layer or which.head)
+        one_layer = len(model.spec.blocks) == 1 or bool(setup.model.layer or setup.model.head)
         tables = tables and one_layer and (short or run_options.query is not None)
 
     def on_cost(expected: CostEstimate, count: int) -> None:
         hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
-        request.refuse_memory(expected.peak, compute, hint)
+        request.refuse_memory(expected.peak, setup.compute, hint)
         if machine:
             from attncli.draw.encoding import NUMBER_BYTES
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import request
-from attncli.cli.declarations import AttentionOptions, LongTableOutput, ModelOptions, TextOptions
+from attncli.cli.declarations import LongTableOutput, ModelOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import only
@@ -34,7 +34,7 @@ def tokens(
     def documents() -> Iterator[TokensDocument]:
         from attncli.features.tokens.compute import tokens as compute_tokens
 
-        checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
+        checkpoint = request.model_name(environment, RunSetup(model), text.tokenizer)
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
         for source_text in request.texts(environment, text, tokenizer=tokenizer):
             token_list = request.encoded(tokenizer, source_text)

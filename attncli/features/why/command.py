@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import EIGHT, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import EIGHT, OutputOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import analysis_option, meaning, redeclare, text_option, without
@@ -45,9 +45,7 @@ class LinkOptions:
 def why(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
-    attention: AttentionOptions,
-    compute: ComputeOptions,
+    setup: Annotated[RunSetup, meaning(num_heads=declarations.EIGHT_HEADS)],
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
     link: LinkOptions,
@@ -64,7 +62,7 @@ def why(
     view = validate_options(output, environment, "why", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     start, end, split = _link_ends(link)
-    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
     from attncli.features.why import compute as explanation
 
     single = output.json or output.svg is not None or page.html is not None
@@ -83,10 +81,10 @@ def why(
                         by=split,
                         writes=link.writes,
                         target=link.target,
-                        heads=request.head_selection(loaded_model.spec, model),
+                        heads=request.head_selection(loaded_model.spec, setup.model),
                         unknown=link.unknown,
-                        source_text=model.source,
-                        memory=request.memory_limit(compute).bytes,
+                        source_text=setup.model.source,
+                        memory=request.memory_limit(setup.compute).bytes,
                         tokens=request.tokens_of(loaded_model, source_text),
                         note=environment.note,
                         progress=on_progress,
