@@ -501,8 +501,9 @@ def offered_fields(hint: Any, group: Any) -> list[Field[Any]]:
 def build(group: Any, values: Mapping[str, Any]) -> Any:
     """A group, and the groups in it, from the values of options by name; options without one keep their defaults."""
     hints = {item.name: _annotations(group)[item.name] for item in fields(group)}
-    inner = {name: build(hint, values) for name, hint in hints.items() if _is_group(hint)}
-    return group(**inner, **{name: values[name] for name in hints if name in values})
+    # a group may be called as an option is: the options of a model, and --model
+    inner_groups = {name: build(hint, values) for name, hint in hints.items() if _is_group(hint)}
+    return group(**({name: values[name] for name in hints if name in values} | inner_groups))
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:
