@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -23,7 +24,7 @@ from attncli.explore.loaded_run import (
 )
 from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.state import Extent, SightName, State, at_pair, by_head, by_word, next_scale
-from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, error_text, stop_in_sight
+from attncli.explore.walk import STOPS, Over, Question, Walk, Work, at_stop, begin_tour, error_text, stop_in_sight
 from attncli.features.run.document import RunDocument
 from attncli.inputs.files import atomic_writer, is_there
 from attncli.language import listing, message, say, translate
@@ -34,13 +35,8 @@ SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 
 def document_in_sight(source: Source, state: State, effects: HeadEffects | None) -> Document:
     """The document of what is looked at, as the commands make it."""
-    match source:
-        case SavedSource():
-            return source.document
-        case LiveSource():
-            pass
-        case _:
-            assert_never(source)
+    if isinstance(source, SavedSource):
+        return source.document
     model, text, tokens = source.model, source.text, source.tokens
     match state.sight:
         case "why":
@@ -61,14 +57,10 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
         case "difference" if state.subtracted_head is not None:
             from attncli.features.compare.compute import compare_document
 
-            names = tuple(
-                message("layer {layer} head {head}", layer=layer, head=head)
-                for layer, head in (state.subtracted_head, (state.layer, state.head))
-            )
-            first_run = _run_document(source, *state.subtracted_head)
-            return compare_document(
-                first_run, _run_document(source, state.layer, state.head), names=(names[0], names[1]), top=10
-            )
+            heads = (state.subtracted_head, (state.layer, state.head))
+            first_run, second_run = (_run_document(source, *place) for place in heads)
+            first, second = (message("layer {layer} head {head}", layer=layer, head=head) for layer, head in heads)
+            return compare_document(first_run, second_run, names=(first, second), top=10)
         case _ if state.focus == "heads" and state.sight == "matrix":
             from attncli.features.heads.compute import HeadsRequest, heads_document
 
@@ -79,14 +71,15 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
 
 
 def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
+    """The document of one head, as `attn run --layer --head` makes it."""
     from attncli.features.run.compute import RunRequest, run_document
 
     request = RunRequest([layer], [head], words=source.words)
     return run_document(source.model, source.text, source.tokens, request)
 
 
-def check(name: str, *, overwrite: bool) -> Path:
-    """The file to write. overwrite: whether one that is there may be written over.
+def file_to_write(name: str, *, overwrite: bool) -> Path:
+    """The file of this name. overwrite: whether one that is there may be written over.
 
     Raises UsageError for an unknown ending, InputError for a file that is there.
     """
@@ -104,7 +97,6 @@ def save(path: Path, source: Source, state: State, effects: HeadEffects | None, 
     path: its ending says what is written: .json a document, .html a page, any other a figure. effects: what heads were
     found to change, None before that was computed.
     """
-
     match path.suffix.lower():
         case ".html":
             from attncli.draw.page import Page, page_bytes
@@ -144,18 +136,9 @@ def default_file_name(state: State) -> str:
 # Of the chosen weight: its derivation, and what it changes.
 
 
-def why(walk: Walk) -> None:
-    """Derive the chosen weight."""
-    _open(walk, "why")
-
-
-def parts(walk: Walk) -> None:
-    """Take the score of the chosen link apart."""
-    _open(walk, "parts")
-
-
-def _open(walk: Walk, sight: SightName) -> None:
-    """Show what explains the chosen weight; where that cannot be computed, all stays as it was."""
+def explain(walk: Walk, sight: SightName) -> None:
+    """Show what explains the chosen weight, its derivation ("why") or the parts of its score ("parts"); where that
+    cannot be computed, all stays as it was."""
     before = walk.state
     walk.state = replace(walk.state.sees(sight), focus="words")
     try:
@@ -165,14 +148,13 @@ def _open(walk: Walk, sight: SightName) -> None:
         raise
 
 
-def effect(walk: Walk) -> None:
+def show_effects(walk: Walk) -> None:
     """Take the chosen head away and cut the chosen link; asked again, take every head away."""
-    source = live(walk.source, say(walk.view, "a file holds no model, so nothing can be taken away"))
+    source = live(walk.source, message("a file holds no model, so nothing can be taken away"))
     state, before = walk.state, walk.effects
     place = (state.layer, state.head)
-    new_effects = HeadEffects(place, state.query, state.key)
-    is_same_query = state.sight == "effects" and before is not None and before.query == state.query
-    earlier_effects = before.every if before is not None and before.query == state.query else None
+    is_same_query = before is not None and before.query == state.query
+    earlier_effects = before.every if before is not None and is_same_query else None
     walk.state = state.sees("effects")
 
     def job(work: Work) -> Callable[[], None]:
@@ -181,11 +163,11 @@ def effect(walk: Walk) -> None:
             cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
         except AttnError:  # a link that the mask hides
             cut_document = None
-        every = source.effects(state.query, None, None, work.report) if is_same_query else earlier_effects
-        filled_effects = replace(new_effects, head=head, cut_document=cut_document, every=every)
+        is_asked_again = state.sight == "effects" and is_same_query
+        every = source.effects(state.query, None, None, work.report) if is_asked_again else earlier_effects
 
         def take() -> None:
-            walk.effects = filled_effects
+            walk.effects = HeadEffects(place, state.query, state.key, head, cut_document, every)
             walk.follow()
 
         return walk.when_done(take)
@@ -196,79 +178,80 @@ def effect(walk: Walk) -> None:
 # Other runs: another text, another model, words in place of pieces, a token more or less.
 
 
-def _move_to(walk: Walk, place: Callable[[State, LoadedRun], State]) -> None:
-    """Go to a place of the run that has just come."""
-    assert walk.loaded_run is not None
-    walk.state = place(walk.state, walk.loaded_run)
+NO_TEXT = message("a file holds no model to run a text on")
+NO_MORE_TEXT = message("a file holds no model to continue its text with")
+"""What a saved file cannot do."""
 
 
-def retype(walk: Walk, text: str) -> None:
+def _run_and_go(walk: Walk, source: LiveSource, place: Callable[[State, LoadedRun], State]) -> None:
+    """Run a source, then go to a place of its run."""
+
+    def go() -> None:
+        walk.state = place(walk.state, walk.known_run)
+
+    walk.run(source, then=go)
+
+
+def run_text(walk: Walk, text: str) -> None:
     """Run another text on the same model."""
-    new_source = live(walk.source, say(walk.view, "a file holds no model to run a text on")).with_text(text)
-    walk.run(new_source, then=lambda: _move_to(walk, pair_in_head))
+    _run_and_go(walk, live(walk.source, NO_TEXT).with_text(text), pair_in_head)
 
 
-def switch(walk: Walk, name: str) -> None:
+def switch_model(walk: Walk, name: str) -> None:
     """Run the text on another model."""
-    source, load = live(walk.source, say(walk.view, "a file holds no model to run a text on")), walk.load
+    source, load = live(walk.source, NO_TEXT), walk.load
     assert load is not None
 
     def job(work: Work) -> Callable[[], None]:
         new_source = LiveSource.of(load(name), source.text)
-        return lambda: walk.run(
-            new_source, then=lambda: _move_to(walk, lambda state, loaded_run: strongest_place(state, loaded_run, None))
-        )
+        return lambda: _run_and_go(walk, new_source, partial(strongest_place, about=None))
 
     walk.begin("load", job)
 
 
-def choose(walk: Walk) -> None:
+def list_models(walk: Walk) -> None:
     """List the models there are."""
-    live(walk.source, say(walk.view, "a file holds no model to run a text on"))
+    live(walk.source, NO_TEXT)
     walk.names = walk.models() if walk.load is not None else []
     walk.over, walk.state = "models", replace(walk.state, row=0)
 
 
-def words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
+def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
     """Merge pieces to words, or take words apart again. then: what follows at the same words."""
-    source = live(walk.source, say(walk.view, "a file holds no model to run a text on"))
-    before = walk.loaded_run
-    assert before is not None
+    source, before = live(walk.source, NO_TEXT), walk.known_run
     state = walk.state  # the run may have fewer words than this one has
 
     def finish() -> None:
-        _move_to(
-            walk, lambda now, loaded_run: same_words(replace(now, query=state.query, key=state.key), before, loaded_run)
-        )
+        now = replace(walk.state, query=state.query, key=state.key)
+        walk.state = same_words(now, before, walk.known_run)
         then()
 
     walk.run(replace(source, words=not source.words), then=finish)
 
 
-def longer(walk: Walk) -> None:
+def add_token(walk: Walk) -> None:
     """Let the model add its likeliest token."""
-    source = live(walk.source, say(walk.view, "a file holds no model to continue its text with"))
+    source = live(walk.source, NO_MORE_TEXT)
 
     def job(work: Work) -> Callable[[], None]:
         new_source = source.longer(work.report)
-        return lambda: walk.run(new_source, then=lambda: _at_last(walk))
+        return lambda: _run_and_go(walk, new_source, _at_last_query)
 
     walk.begin("next", job)
 
 
-def shorter(walk: Walk) -> None:
+def remove_token(walk: Walk) -> None:
     """Take the last generated token away."""
-    source = live(walk.source, say(walk.view, "a file holds no model to continue its text with"))
+    source = live(walk.source, NO_MORE_TEXT)
     if len(source.tokens) > source.typed_count:
-        walk.run(source.shorter, then=lambda: _at_last(walk))
+        _run_and_go(walk, source.shorter, _at_last_query)
     else:
         walk.notice = Notice(say(walk.view, "nothing was generated; n adds a token"))
 
 
-def _at_last(walk: Walk) -> None:
-    assert walk.loaded_run is not None
-    last = len(walk.loaded_run.queries) - 1
-    walk.state = at_pair(walk.state, walk.loaded_run.extent, last, walk.state.key)
+def _at_last_query(state: State, loaded_run: LoadedRun) -> State:
+    """The last word of the text with the chosen key."""
+    return at_pair(state, loaded_run.extent, len(loaded_run.queries) - 1, state.key)
 
 
 # Moves: what the keys that need no work do to what is looked at.
@@ -278,8 +261,8 @@ PAGE = 8
 """How far a page is."""
 
 
-def _arrow(layers: int, heads: int) -> Move:
-    """An arrow: a head on, or a word on; in a long part, a line on."""
+def _arrow_move(layers: int, heads: int) -> Move:
+    """What an arrow does: so many layers or heads on, or words on; in a long part, lines on."""
 
     def move(state: State, extent: Extent) -> State:
         if state.focus == "heads":
@@ -299,8 +282,8 @@ def _arrow(layers: int, heads: int) -> Move:
     return move
 
 
-def _ends(sign: int) -> Move:
-    """To the first or the last: head of the layer, word of the row."""
+def _end_move(sign: int) -> Move:
+    """What Home (−1) and End (1) do: to the first or the last head of the layer, word of the row, or line."""
 
     def move(state: State, extent: Extent) -> State:
         far = sign * 1_000_000
@@ -314,14 +297,14 @@ def _ends(sign: int) -> Move:
 
 
 MOVES: Mapping[str, Move] = {
-    "left": _arrow(0, -1),
-    "right": _arrow(0, 1),
-    "up": _arrow(-1, 0),
-    "down": _arrow(1, 0),
-    "pageup": _arrow(-PAGE, 0),
-    "pagedown": _arrow(PAGE, 0),
-    "home": _ends(-1),
-    "end": _ends(1),
+    "left": _arrow_move(0, -1),
+    "right": _arrow_move(0, 1),
+    "up": _arrow_move(-1, 0),
+    "down": _arrow_move(1, 0),
+    "pageup": _arrow_move(-PAGE, 0),
+    "pagedown": _arrow_move(PAGE, 0),
+    "home": _end_move(-1),
+    "end": _end_move(1),
     "focus": lambda state, extent: replace(state, focus="words" if state.focus == "heads" else "heads"),
     "layer_before": lambda state, extent: by_head(state, extent, -1, 0),
     "layer_after": lambda state, extent: by_head(state, extent, 1, 0),
@@ -343,19 +326,19 @@ INTERRUPT = 2
 """The number of the signal that Ctrl-C stands for."""
 
 
-def enter(walk: Walk) -> None:
+def go_on(walk: Walk) -> None:
     """On from here: the next stop of the tour, the next step, the chosen row, or the derivation."""
     if walk.tour is not None:
-        tour(walk)
+        next_tour_stop(walk)
     elif walk.state.sight in ("search", "effects"):
         walk.state = walk.state.sees("matrix")
     elif walk.state.sight == "why":
         walk.state = replace(walk.state, step=(walk.state.step + 1) % len(STEPS), top=0)
     else:
-        why(walk)
+        explain(walk, "why")
 
 
-def back(walk: Walk) -> None:
+def go_back(walk: Walk) -> None:
     """Stop what is going on; else leave the tour, or what is looked at."""
     if walk.stop():
         walk.notice = Notice(say(walk.view, "stopped"))
@@ -365,7 +348,7 @@ def back(walk: Walk) -> None:
         walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
 
-def difference(walk: Walk) -> None:
+def compare_heads(walk: Walk) -> None:
     """Look at other heads less this one, or no longer."""
     state = walk.state
     if state.sight == "difference":
@@ -374,20 +357,18 @@ def difference(walk: Walk) -> None:
         walk.state = replace(state.sees("difference"), subtracted_head=(state.layer, state.head), focus="heads")
 
 
-def tour(walk: Walk) -> None:
+def next_tour_stop(walk: Walk) -> None:
     """Begin the tour, or go on to its next stop."""
-    source = live(walk.source, say(walk.view, "the tour goes with a model, and a file holds none"))
-    assert walk.loaded_run is not None
+    source = live(walk.source, message("the tour goes with a model, and a file holds none"))
     if walk.tour is None:
         walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
         def begin() -> None:
-            assert walk.loaded_run is not None
-            walk.tour, walk.state = 0, at_stop(begin_tour(walk.state, walk.loaded_run), 0)
+            walk.tour, walk.state = 0, at_stop(begin_tour(walk.state, walk.known_run), 0)
 
         walk.has_merged_words = source.words
         if source.words:  # the steps are told of tokens
-            words(walk, then=begin)
+            merge_or_split_words(walk, then=begin)
         else:
             begin()
         return
@@ -398,7 +379,7 @@ def tour(walk: Walk) -> None:
     walk.tour += 1
     walk.state = at_stop(walk.state, walk.tour)
     if STOPS[walk.tour].sight == "effects":
-        effect(walk)
+        show_effects(walk)
     else:
         walk.follow()
 
@@ -407,19 +388,17 @@ def _leave_tour(walk: Walk) -> None:
     """End the tour; words that it took apart are merged again."""
     walk.tour = None
     if walk.has_merged_words and not live(walk.source, "").words:
-        words(walk)
+        merge_or_split_words(walk)
 
 
-def search(walk: Walk) -> None:
+def ask_link(walk: Walk) -> None:
     """Ask which link to search for."""
-    assert walk.loaded_run is not None
-    walk.stage.ask("search", link_name(walk.state, walk.loaded_run, walk.view))
+    walk.stage.ask("search", link_name(walk.state, walk.known_run, walk.view))
 
 
 def ask_text(walk: Walk) -> None:
     """Ask for another text."""
-    source = live(walk.source, say(walk.view, "a file holds no model to run a text on"))
-    walk.stage.ask("type", source.text)
+    walk.stage.ask("type", live(walk.source, NO_TEXT).text)
 
 
 def ask_file(walk: Walk) -> None:
@@ -433,7 +412,8 @@ def show_help(walk: Walk) -> None:
     walk.over, walk.state = "help", replace(walk.state, top=0)
 
 
-def _save(walk: Walk, path: Path) -> None:
+def _save_in_background(walk: Walk, path: Path) -> None:
+    """Write what is looked at now, in a thread of its own."""
     source, state, effects = walk.source, walk.state, walk.effects
 
     def job(work: Work) -> Callable[[], None]:
@@ -444,20 +424,19 @@ def _save(walk: Walk, path: Path) -> None:
 
 
 def take_answer(walk: Walk, question: Question, text: str) -> None:
-    """What was typed."""
-    assert walk.loaded_run is not None
-    walk.notice = Notice()
+    """Do what the text typed in answer to a question says: run it, search its link, or save to the file of its name."""
+    loaded_run, walk.notice = walk.known_run, Notice()
     try:
         match question:
             case "type":
-                retype(walk, text)
+                run_text(walk, text)
             case "search":
-                if text != link_name(walk.state, walk.loaded_run, walk.view):  # a word may be there more than once
-                    walk.state = at_pair(walk.state, walk.loaded_run.extent, *find_pair(text, walk.loaded_run))
+                if text != link_name(walk.state, loaded_run, walk.view):  # a word may be there more than once
+                    walk.state = at_pair(walk.state, loaded_run.extent, *find_pair(text, loaded_run))
                 walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
-                _save(walk, check(text, overwrite=walk.refused_name == text))
+                _save_in_background(walk, file_to_write(text, overwrite=walk.refused_name == text))
             case _:
                 assert_never(question)
     except AttnError as error:
@@ -469,21 +448,21 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
 
 
 ACTIONS: Mapping[str, Callable[[Walk], None]] = {
-    "enter": enter,
-    "back": back,
-    "difference": difference,
-    "tour": tour,
-    "search": search,
+    "enter": go_on,
+    "back": go_back,
+    "difference": compare_heads,
+    "tour": next_tour_stop,
+    "search": ask_link,
     "type": ask_text,
     "save": ask_file,
     "help": show_help,
-    "why": why,
-    "parts": parts,
-    "effects": effect,
-    "words": words,
-    "models": choose,
-    "next": longer,
-    "previous": shorter,
+    "why": partial(explain, sight="why"),
+    "parts": partial(explain, sight="parts"),
+    "effects": show_effects,
+    "words": merge_or_split_words,
+    "models": list_models,
+    "next": add_token,
+    "previous": remove_token,
 }
 """By the names that keys have for them."""
 
@@ -495,7 +474,7 @@ def act(walk: Walk, action: str) -> None:
         walk.stage.leave(INTERRUPT if action == "interrupt" else None)
     elif walk.loaded_run is not None:
         try:
-            if walk.over is None or _over(walk, action):
+            if walk.over is None or _act_on_overlay(walk, walk.over, action):
                 if action in ACTIONS:
                     ACTIONS[action](walk)
                 elif action in MOVES:
@@ -509,10 +488,9 @@ def act(walk: Walk, action: str) -> None:
         walk.stage.draw()
 
 
-def _over(walk: Walk, action: str) -> bool:
-    """A key where something is drawn over the screen; whether it is still to be done below."""
+def _act_on_overlay(walk: Walk, over: Over, action: str) -> bool:
+    """Do what a key does to the help or the list drawn over the screen; whether it is still to be done below."""
     step = {"up": -1, "down": 1, "pageup": -PAGE, "pagedown": PAGE}.get(action)
-    over = walk.over
     if step is not None and over == "help":
         walk.state = replace(walk.state, top=max(walk.state.top + step, 0))
     elif step is not None:
@@ -520,12 +498,12 @@ def _over(walk: Walk, action: str) -> bool:
     else:
         walk.over, walk.state = None, replace(walk.state, top=0)
         if over == "models" and action == "enter" and walk.names:
-            switch(walk, walk.names[walk.state.row])
+            switch_model(walk, walk.names[walk.state.row])
         return action not in ("help", "models", "back", "enter")
     return False
 
 
-def row(walk: Walk, index: int) -> None:
+def choose_row(walk: Walk, index: int) -> None:
     """Choose a row of a list; in a list of models, take it."""
     if walk.over == "models":
         walk.state = replace(walk.state, row=index)

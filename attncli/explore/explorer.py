@@ -28,81 +28,59 @@ from attncli.draw.lines import BLANK, COLOR_SYSTEMS, FAINT, Line, Lines, line, l
 from attncli.draw.safe import cells, cut, pad, safe, spell
 from attncli.draw.view import View
 from attncli.errors import AttnError
-from attncli.explore.actions import act, retype, row, take_answer
-from attncli.explore.frame import DrawPane, Frame, Notice, draw_frame, links
-from attncli.explore.loaded_run import LoadedRun, Source
+from attncli.explore.actions import act, choose_row, run_text, take_answer
+from attncli.explore.frame import DrawPane, Frame, draw_frame, links
+from attncli.explore.loaded_run import Source
 from attncli.explore.panels import (
     HeadSpot,
     KeySpot,
     PairSpot,
     Pane,
     RowSpot,
+    Scene,
     Spot,
     WordSpot,
     accent,
     blank,
     cursor_style,
+    effect_by_head,
     effects,
     link_name,
     part_title,
     parts,
     search,
-    values,
     why,
 )
-from attncli.explore.state import ACTIONS, KEYS, Key, State
-from attncli.explore.walk import QUESTIONS, Question, Walk, WalkJob, Work, caption
+from attncli.explore.state import ACTIONS, KEYS, State
+from attncli.explore.walk import QUESTIONS, Over, Question, Walk, WalkJob, Work, caption
 from attncli.language import message, plural, say, translate
 from attncli.models.model import Model
 
 
 def picture(walk: Walk, width: int, height: int) -> Pane:
     """The screen of a walk, exactly this large; blank before the first run."""
-    loaded_run, view = walk.loaded_run, replace(walk.view, width=width, height=height)
-    if loaded_run is None:
+    state, notice = walk.state, walk.notice
+    if walk.loaded_run is None:
         return blank(width, height)
-    notice = walk.notice
     if walk.work is not None:
         notice = replace(notice, working=walk.work.name, share=walk.work.share)
-    title, draw_right = _right_pane(walk, loaded_run, view)
-    frame = Frame(
-        walk.state, loaded_run, view, notice, draw_right, title,
-        values=values(walk.effects) if walk.state.sight == "effects" else None,
-        measure=_measure(walk, view),
-        whole=_over(walk, view),
-        tour_text=_tour_text(walk, view, notice),
-    )  # fmt: skip
-    return draw_frame(frame, width, height)
+    view = replace(walk.view, width=width, height=height)
+    scene = Scene(state, walk.loaded_run, view, width, height)
+    title, draw_right = _right_pane(walk, scene)
+    values = effect_by_head(walk.effects) if state.sight == "effects" else None
+    measure = "" if values is None else say(view, "change when taken away")
+    tour_text = ""
+    if walk.tour is not None and not notice.message:
+        tour_text = f"{caption(state, walk.tour, view)} {say(view, '(Enter: on, Esc: end)')}"
+    overlays: dict[Over, DrawPane] = {"help": help_page, "models": lambda scene: model_list(scene, walk.names)}
+    whole = None if walk.over is None else overlays[walk.over]
+    return draw_frame(Frame(scene, notice, draw_right, title, whole, values, measure, tour_text))
 
 
-def _measure(walk: Walk, view: View) -> str:
-    if walk.state.sight == "effects" and walk.effects is not None and walk.effects.every is not None:
-        return say(view, "change when taken away")
-    return ""
-
-
-def _tour_text(walk: Walk, view: View, notice: Notice) -> str:
-    """The words of the tour's stop, in place of the answer."""
-    if walk.tour is None or notice.message:
-        return ""
-    return f"{caption(walk.state, walk.tour, view)} {say(view, '(Enter: on, Esc: end)')}"
-
-
-def _over(walk: Walk, view: View) -> DrawPane | None:
-    match walk.over:
-        case "help":
-            return lambda width, height: help_page(walk.state, view, width, height)
-        case "models":
-            return lambda width, height: model_list(walk.state, walk.names, view, width, height)
-        case None:
-            return None
-        case _:
-            assert_never(walk.over)
-
-
-def _right_pane(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane | None]:
+def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
     """The title and the drawing of the pane on the right; None for the matrix, which the frame draws."""
-    state = walk.state
+    state, view = scene.state, scene.view
+    link = link_name(state, scene.loaded_run, view) if state.sight in ("search", "parts") else ""
     match state.sight:
         case "matrix":
             return "", None
@@ -110,31 +88,19 @@ def _right_pane(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, Dra
             layer, head = state.subtracted_head or (state.layer, state.head)
             head_name = say(view, "layer {layer} head {head}", layer=layer, head=head)
             return say(view, "this head less {head} (A)", head=head_name), None
+        case "links" if state.is_turned:
+            return say(view, "links · who looks at the word"), links
         case "links":
-            name = (
-                message("links · who looks at the word") if state.is_turned else message("links · where the word looks")
-            )
-            return say(view, name), lambda width, height: links(state, loaded_run, view, width, height)
+            return say(view, "links · where the word looks"), links
         case "search":
-            return (
-                say(view, "heads that send {link}", link=link_name(state, loaded_run, view)),
-                lambda width, height: search(state, loaded_run, view, width, height),
-            )
+            return say(view, "heads that send {link}", link=link), search
         case "effects":
-            return (
-                say(view, "does it matter?"),
-                lambda width, height: effects(state, loaded_run, walk.effects, view, width, height),
-            )
+            return say(view, "does it matter?"), lambda scene: effects(scene, walk.effects)
         case "why":
-            return (
-                say(view, "why · {step}", step=part_title(state, view)),
-                lambda width, height: why(state, walk.derivation, view, width, height, with_words=walk.tour is None),
-            )
+            title = say(view, "why · {step}", step=part_title(state, view))
+            return title, lambda scene: why(scene, walk.derivation, with_words=walk.tour is None)
         case "parts":
-            return (
-                say(view, "why · {link}", link=link_name(state, loaded_run, view)),
-                lambda width, height: parts(state, walk.explanation, view, width, height),
-            )
+            return say(view, "why · {link}", link=link), lambda scene: parts(scene, walk.explanation)
         case _:
             assert_never(state.sight)
 
@@ -145,57 +111,52 @@ HELP = {
     "matrix": (
         message("One head's weights"),
         message(
-            "Each row is a word that looks, each column a word looked at; the brighter, the more "
-            "weight. A row sums to 1. Blank cells are hidden by the mask. The framed cell is the "
-            "chosen weight."
+            "Each row is a word that looks, each column a word looked at; the brighter, the more weight. A row sums to "
+            "1. Blank cells are hidden by the mask. The framed cell is the chosen weight."
         ),
     ),
     "links": (
         message("Links"),
         message(
-            "On the left the words that look, on the right those looked at; lines lead from the "
-            "chosen word to all that get a twentieth of its weight or more. r turns the "
-            "direction."
+            "On the left the words that look, on the right those looked at; lines lead from the chosen word to all "
+            "that get a twentieth of its weight or more. r turns the direction."
         ),
     ),
     "why": (
         message("Why the weight is what it is"),
         message(
-            "The derivation in five steps, with this text's own numbers: dot products, scale, "
-            "mask, softmax, weighted sum; then the same as matrices. Every column adds up. Left "
-            "and right change the step, up and down scroll; the last line works out the chosen "
-            "weight."
+            "The derivation in five steps, with this text's own numbers: dot products, scale, mask, softmax, weighted "
+            "sum; then the same as matrices. Every column adds up. Left and right change the step, up and down scroll; "
+            "the last line works out the chosen weight."
         ),
     ),
     "search": (
         message("Heads by a link"),
         message(
-            "How much weight every head gives the chosen link, the most first. Up and down walk "
-            "through the heads, Enter stays at one, / asks for another link."
+            "How much weight every head gives the chosen link, the most first. Up and down walk through the heads, "
+            "Enter stays at one, / asks for another link."
         ),
     ),
     "difference": (
         message("Two heads"),
         message(
-            "The weights of the chosen head less those of the head marked A: red where this one "
-            "gives more, blue where A does. Move to compare other heads; d ends it."
+            "The weights of the chosen head less those of the head marked A: red where this one gives more, blue where "
+            "A does. Move to compare other heads; d ends it."
         ),
     ),
     "effects": (
         message("Does it matter?"),
         message(
-            "A head is taken away, or the chosen link is cut in it, and the model runs on: how "
-            "far does the word's last vector turn (1 − cosine)? e again takes every head away, "
-            "one at a time. These numbers do not add up."
+            "A head is taken away, or the chosen link is cut in it, and the model runs on: how far does the word's "
+            "last vector turn (1 − cosine)? e again takes every head away, one at a time. These numbers do not add up."
         ),
     ),
     "parts": (
         message("What the score is made of"),
         message(
-            "The score of the chosen link is a sum over pairs of parts of both words: the word "
-            "itself, what each earlier head brought to it, what each feed-forward part made of it. "
-            "Each row says what a part adds above what the row expects, and the weight without it. "
-            "Up and down scroll; moving takes another link apart."
+            "The score of the chosen link is a sum over pairs of parts of both words: the word itself, what each "
+            "earlier head brought to it, what each feed-forward part made of it. Each row says what a part adds above "
+            "what the row expects, and the weight without it. Up and down scroll; moving takes another link apart."
         ),
     ),
 }
@@ -206,50 +167,47 @@ MOST, GAP = 3, 2
 """Columns of keys, at most, and cells between them."""
 
 
-def help_page(state: State, view: View, width: int, height: int) -> Pane:
+def help_page(scene: Scene) -> Pane:
     """What is in view, in words; then the keys, in as many columns as fit; scrolled by `state.top`."""
-    close = replace(view, width=min(width, 100))
-    blocks = [
-        line((spell(say(view, HELP[state.sight][0]), ascii=view.ascii), "bold")),
-        remark(HELP[state.sight][1], close, style=""),
+    state, view, height = scene.state, replace(scene.view, width=min(scene.width, 100)), scene.height
+    title, words = HELP[state.sight]
+    grid_words = message(
+        "On the left every head has a cell, layers in rows: its colour is the strongest link of the chosen word, or, "
+        "with m, another number. Below it is the chosen head."
+    )
+    sentence_words = message(
+        "At the bottom the sentence is shaded by where the word in brackets looks, or, turned with r, by who looks at "
+        "it; under it stands the answer in words."
+    )
+    block = stack(
+        line((spell(say(view, title), ascii=view.ascii), "bold")),
+        remark(words, view, style=""),
         BLANK,
-        remark(
-            "On the left every head has a cell, layers in rows: its colour is the strongest link "
-            "of the chosen word, or, with m, another number. Below it is the chosen head.",
-            close,
-            style="",
-        ),
-        remark(
-            "At the bottom the sentence is shaded by where the word in brackets looks, or, "
-            "turned with r, by who looks at it; under it stands the answer in words.",
-            close,
-            style="",
-        ),
+        remark(grid_words, view, style=""),
+        remark(sentence_words, view, style=""),
         BLANK,
-        _keys(state, view, width),
-    ]
-    block = stack(*blocks)
+        _key_table(scene),
+    )
     top = min(state.top, max(len(block.rows) - height, 0))
     lines = block.rows[top : top + height]
     if (lines_left := len(block.rows) - top - height) > 0 and height > 1:
-        lines = (
-            *lines[:-1],
-            *remark(plural("↓ {count} more line", "↓ {count} more lines", count=lines_left + 1), close).rows,
-        )
+        more = plural("↓ {count} more line", "↓ {count} more lines", count=lines_left + 1)
+        lines = (*lines[:-1], *remark(more, view).rows)
     return Pane(lines)
 
 
-def _keys(state: State, view: View, width: int) -> Lines:
-    arrows = "arrows" if view.ascii else "← ↑ ↓ →"
-    key_texts = [(arrows, say(view, ARROW_WORDS[state.focus]))]
-    key_texts += [(_key_text(key, view), say(view, key.words)) for key in KEYS if key.words]
+def _key_table(scene: Scene) -> Lines:
+    """What each key does, in as many columns as fit the room."""
+    view = scene.view
+    key_texts: list[tuple[str, str]] = [("arrows" if view.ascii else "← ↑ ↓ →", ARROW_WORDS[scene.state.focus])]
+    key_texts += [(spell(key.symbol, ascii=view.ascii), key.words) for key in KEYS if key.words]
     name = max(cells(key_name) for key_name, _ in key_texts) + GAP
-    texts = [(key_name, spell(does, ascii=view.ascii)) for key_name, does in key_texts]
+    texts = [(key_name, spell(say(view, does), ascii=view.ascii)) for key_name, does in key_texts]
     for count in range(MOST, 0, -1):
         down = -(-len(texts) // count)
         columns = [texts[first : first + down] for first in range(0, len(texts), down)]
         widths = [name + max(cells(text) for _, text in column) + GAP for column in columns]
-        if sum(widths) - GAP <= width:
+        if sum(widths) - GAP <= scene.width:
             break
     rows: list[Line] = []
     for line_number in range(down):
@@ -261,25 +219,20 @@ def _keys(state: State, view: View, width: int) -> Lines:
     return Lines(tuple(rows))
 
 
-def _key_text(key: Key, view: View) -> str:
-    return spell(key.symbol, ascii=view.ascii)
-
-
 # The list of models that may be switched to.
 
 
-def model_list(state: State, names: Sequence[str], view: View, width: int, height: int) -> Pane:
+def model_list(scene: Scene, names: Sequence[str]) -> Pane:
     """The names, the chosen one marked; those around it where not all fit."""
+    view, chosen_row = scene.view, scene.state.row
     if not names:
-        return Pane.of(
-            remark("No models are on this machine; attn models list says how to get one.", replace(view, width=width))
-        )
-    room = max(height - 3, 1)
-    top = min(max(state.row - room // 2, 0), max(len(names) - room, 0))
+        return Pane(remark("No models are on this machine; attn models list says how to get one.", view).rows)
+    room = max(scene.height - 3, 1)
+    top = min(max(chosen_row - room // 2, 0), max(len(names) - room, 0))
     rows: list[Line] = [((say(view, "models on this machine"), "bold"),), ()]
     for number, name in enumerate(names[top : top + room], top):
-        text = f" {cut(safe(name, ascii=view.ascii), max(width - 2, 1), ascii=view.ascii)} "
-        rows.append(((text, cursor_style(view) if number == state.row else ""),))
+        text = f" {cut(safe(name, ascii=view.ascii), max(scene.width - 2, 1), ascii=view.ascii)} "
+        rows.append(((text, cursor_style(view) if number == chosen_row else ""),))
     rows.append(((spell(say(view, "↑ ↓ choose · Enter takes it · Esc leaves"), ascii=view.ascii), FAINT),))
 
     def spots(x: int, y: int) -> Spot | None:
@@ -344,8 +297,8 @@ class Canvas(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line as Textual takes it."""
         row: Line = self.pane.rows[y] if y < self.pane.height else ()
-        parts = [Segment(text, style_of(style_name, self._light, self._color)) for text, style_name in row if text]
-        strip = Strip(parts, line_width(row))
+        segments = [Segment(text, style_of(name, self._light, self._color)) for text, name in row if text]
+        strip = Strip(segments, line_width(row))
         return strip.adjust_cell_length(self.size.width, style_of("", self._light, self._color))
 
 
@@ -454,12 +407,12 @@ class Explorer(App[None]):
             case HeadSpot(layer, head):
                 self.walk.go_to_head(layer, head)
             case PairSpot(query, key):
-                self.walk.pair(query, key)
+                self.walk.go_to_pair(query, key)
             case WordSpot(index, side):
                 is_turned = state.is_turned if side == "sentence" else side == "key"
-                self.walk.word(index, is_turned=is_turned)
+                self.walk.go_to_word(index, is_turned=is_turned)
             case RowSpot(row_index):
-                row(self.walk, row_index)
+                choose_row(self.walk, row_index)
             case KeySpot(key):
                 act(self.walk, ACTIONS[key])
             case None:
@@ -504,7 +457,7 @@ class Explorer(App[None]):
     def _run_typed(self, text: str) -> None:
         if self.question == "type" and text != getattr(self.walk.source, "text", text):
             try:
-                retype(self.walk, text)
+                run_text(self.walk, text)
             except AttnError as error:
                 self.walk.show_message(translate(error.what, self.view.lang))
 

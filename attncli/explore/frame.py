@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,21 +25,21 @@ from attncli.draw.shaded_matrix import bar_style, shade, sign, tint
 from attncli.draw.token_names import bare_text, unknown_words_sentence, word_name
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, about, grid, matrix, slot
-from attncli.explore.loaded_run import LoadedRun, Pair
+from attncli.explore.loaded_run import Pair
 from attncli.explore.panels import (
     SHADES,
     KeySpot,
     Pane,
+    Scene,
     Spot,
     WordSpot,
     accent,
     beside,
     blank,
-    fit_pane,
     palette_of,
     stack_panes,
 )
-from attncli.explore.state import KEYS, State
+from attncli.explore.state import KEYS
 from attncli.inputs.token import Token
 from attncli.language import contextual, message, plural, say
 
@@ -47,32 +47,33 @@ NEAR = 200
 """Words before and behind the chosen one that the sentence has at most."""
 
 
-def shares(state: State, loaded_run: LoadedRun) -> list[float | None]:
+def shares(scene: Scene) -> list[float | None]:
     """The chosen head's weights: of the chosen query on each key, or, where the view is turned, of each query on the
     chosen key; 0 for a query that sees nothing, None for each where there are no weights."""
-    place = (state.layer, state.head)
+    state, loaded_run, place = scene.state, scene.loaded_run, (scene.state.layer, scene.state.head)
     weights = loaded_run.column(place, state.key) if state.is_turned else loaded_run.row(place, state.query)
     if weights is None:
         return [None] * len(loaded_run.queries if state.is_turned else loaded_run.keys)
     return [float(value) for value in np.nan_to_num(weights)]
 
 
-def sentence(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
+def sentence(scene: Scene) -> Pane:
     """The words in this room; of a long text, the lines around the chosen one."""
+    state, loaded_run, width, height = scene.state, scene.loaded_run, scene.width, scene.height
     record = loaded_run.record
     tokens: Sequence[Token] = loaded_run.queries if state.is_turned else loaded_run.keys
     text = record.text if record.sides.same else None
     chosen_words = frozenset({state.word}) if record.sides.same else frozenset()
     near = slice(max(state.word - NEAR, 0), state.word + NEAR)  # of a long text, no more than can be seen
-    sentence_words = words(text, tokens[near], shares(state, loaded_run)[near], chosen_words)
-    end = state.query if state.is_turned else state.key
+    sentence_words = words(text, tokens[near], shares(scene)[near], chosen_words)
+    pair_end = state.query if state.is_turned else state.key
     rows: list[Line] = []
     places: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
     spans: list[tuple[int, int, int]] = []
     column, own_index = 0, 0
     for index, word in enumerate(sentence_words, near.start):
-        pieces = _word_pieces(word, view, width, end=index == end)
+        pieces = _word_pieces(word, scene.view, width, is_pair_end=index == pair_end)
         size = sum(cells(piece) for piece, _ in pieces)
         gap = 1 if row and word.apart else 0
         if row and column + gap + size > width:
@@ -95,7 +96,7 @@ def sentence(state: State, loaded_run: LoadedRun, view: View, width: int, height
     return Pane(tuple(rows[start : start + height]), spots)
 
 
-def _word_pieces(word: Word, view: View, width: int, *, end: bool) -> list[Piece]:
+def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> list[Piece]:
     """One word: tinted by its share, in brackets where it is chosen, underlined at the other end of the pair."""
     text = cut(safe(word.text, ascii=view.ascii), max(width - 4, 1), ascii=view.ascii)
     word_style = FAINT if word.quiet else ""
@@ -107,65 +108,58 @@ def _word_pieces(word: Word, view: View, width: int, *, end: bool) -> list[Piece
             text = f"{mark}{text}{mark}"
     if word.is_chosen:
         return [("[", "bold"), (text, f"bold {word_style}".strip()), ("]", "bold")]
-    return [(text, f"underline {word_style}".strip() if end else word_style)]
+    return [(text, f"underline {word_style}".strip() if is_pair_end else word_style)]
 
 
-def answer(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
+def answer(scene: Scene) -> Pane:
     """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight; whether it is
     learned: as many of these sentences as there is room for."""
-    sentences = _looks(state, loaded_run, view)
-    sentences += [unknown_words_sentence(*loaded_run.unknown_count, view)] if loaded_run.unknown_count[0] else []
-    sentences += _pair(state, loaded_run, view) if state.sight != "difference" else []
-    if state.sight == "difference" and state.subtracted_head is not None:
-        sentences += _difference(state, loaded_run, view)
-    model = loaded_run.record.model
-    if model is not None:
-        sentences.append(not_learned_note(model, view))
-    close, rows = replace(view, width=width), Lines()
+    loaded_run, view = scene.loaded_run, scene.view
+    sentences = _look_sentences(scene)
+    if loaded_run.unknown_count[0]:
+        sentences.append(unknown_words_sentence(*loaded_run.unknown_count, view))
+    sentences += _weight_sentences(scene)
+    if loaded_run.record.model is not None:
+        sentences.append(not_learned_note(loaded_run.record.model, view))
+    rows = Lines()
     for count in range(1, len(sentences) + 1):
-        text = join_sentences(sentences[:count], view)
-        longer = remark(spell(text, ascii=view.ascii), close, style="")
-        if count > 1 and len(longer.rows) > height:
+        longer = remark(spell(join_sentences(sentences[:count], view), ascii=view.ascii), view, style="")
+        if count > 1 and len(longer.rows) > scene.height:
             break
         rows = longer
-    return Pane.of(rows)
+    return Pane(rows.rows)
 
 
-def _pair(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
-    """The weight between the two chosen words."""
+def _weight_sentences(scene: Scene) -> list[str]:
+    """The weight between the two chosen words, in both heads where two are compared; nothing where it is not known."""
+    state, loaded_run, view = scene.state, scene.loaded_run, scene.view
     if state.query >= len(loaded_run.queries) or state.key >= len(loaded_run.keys):
         return []
     query, key = _word_text(loaded_run.queries[state.query], view), _word_text(loaded_run.keys[state.key], view)
-    weight = loaded_run.weight((state.layer, state.head), state.query, state.key)
+    place, compared_head = (state.layer, state.head), state.compared_head
+    weight = loaded_run.weight(place, state.query, state.key)
     if weight is None:
-        has_row = loaded_run.row((state.layer, state.head), state.query) is not None
-        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)] if has_row else []
-    return [say(view, "The chosen weight, {query} → {key}, is {weight}.", query=query, key=key, weight=f"{weight:.3f}")]
-
-
-def _difference(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
-    """The chosen weight in both heads."""
-    assert state.subtracted_head is not None
-    weight, subtracted_weight = (
-        loaded_run.weight(place, state.query, state.key) for place in ((state.layer, state.head), state.subtracted_head)
-    )
-    if weight is None or subtracted_weight is None:
-        return _pair(state, loaded_run, view)
-    return [
-        say(
-            view,
+        is_hidden = loaded_run.row(place, state.query) is not None
+        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)] if is_hidden else []
+    subtracted = None if compared_head is None else loaded_run.weight(compared_head, state.query, state.key)
+    if subtracted is None:
+        name = message("The chosen weight, {query} → {key}, is {weight}.", query=query, key=key, weight=f"{weight:.3f}")
+    else:
+        name = message(
             "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A: {difference}.",
-            query=_word_text(loaded_run.queries[state.query], view),
-            key=_word_text(loaded_run.keys[state.key], view),
+            query=query,
+            key=key,
             weight=f"{weight:.3f}",
-            subtracted=f"{subtracted_weight:.3f}",
-            difference=f"{weight - subtracted_weight:+.3f}".replace("-", "−"),
+            subtracted=f"{subtracted:.3f}",
+            difference=f"{weight - subtracted:+.3f}".replace("-", "−"),
         )
-    ]
+    return [say(view, name)]
 
 
-def _looks(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
-    weights = np.array([0.0 if share is None else share for share in shares(state, loaded_run)])
+def _look_sentences(scene: Scene) -> list[str]:
+    """What the chosen word looks at most, or who looks at it most; nothing where no weights are known."""
+    state, loaded_run, view = scene.state, scene.loaded_run, scene.view
+    weights = np.array([share or 0.0 for share in shares(scene)])
     if not weights.size or (state.layer, state.head) not in loaded_run.heads:
         return []
     others = loaded_run.queries if state.is_turned else loaded_run.keys
@@ -188,27 +182,22 @@ def _looks(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
         ]
     visible_count = int(np.count_nonzero(weights > 0)) or 1
     if weights[first] < EVEN / visible_count:
-        return [
-            say(
-                view,
-                "{query} spreads its weight almost evenly: no word gets more than {weight}, and an "
-                "even share is {even}.",
-                query=word_text,
-                weight=f"{weights[first]:.2f}",
-                even=f"{1 / visible_count:.2f}",
-            )
-        ]
+        spread = message(
+            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even share is {even}.",
+            query=word_text,
+            weight=f"{weights[first]:.2f}",
+            even=f"{1 / visible_count:.2f}",
+        )
+        return [say(view, spread)]
     indices = [first, second] if second != first and weights[second] >= SECOND * weights[first] else [first]
     keys = [(_word_text(others[index], view), float(weights[index])) for index in indices]
     return [looks_most_sentence(word_text, keys, view)]
 
 
 def _word_text(token: Token, view: View) -> str:
-    name = say(
-        view,
-        '"{text}"',
-        text=cut(label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii),
-    )
+    """A token in quotation marks, as a sentence names it; one that the model does not know is told."""
+    text = cut(label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii)
+    name = say(view, '"{text}"', text=text)
     return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
 
@@ -218,12 +207,13 @@ NAME, LINE, BAR = 14, 9, 24
 """Cells of a word, of the lines between, and of the longest bar."""
 
 
-def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
+def links(scene: Scene) -> Pane:
     """The words in two columns: on the left those that look, on the right those looked at.
 
     Of more words than lines, those with the largest shares and the chosen one.
     """
-    weights = np.array([0.0 if share is None else share for share in shares(state, loaded_run)])
+    state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
+    weights = np.array([share or 0.0 for share in shares(scene)])
     own_index = state.word
     order = np.argsort(-weights, kind="stable")
     indices = sorted(
@@ -232,48 +222,39 @@ def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
     indices = [index for index in indices if index < len(weights)][:height]
     origin = indices.index(own_index) if own_index in indices else 0
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
-    words = [loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys")]
-    name = min(
-        max(loaded_run.widest(side, ascii=view.ascii) for side in ("queries", "keys")),
-        NAME,
-        max((width - LINE) // 3, 3),
-    )
-    room = max(min(width - 2 * name - LINE - 7, BAR), 0)
+    names = [loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys")]
+    widest = max(loaded_run.widest(side, ascii=view.ascii) for side in ("queries", "keys"))
+    name_width = min(widest, NAME, max((width - LINE) // 3, 3))
+    room = max(min(width - 2 * name_width - LINE - 7, BAR), 0)
     rows: list[Line] = []
     for row, index in enumerate(indices):
         share = float(weights[index])
         query_text, key_text = (
-            pad(cut(side[index] if index < len(side) else "", name, ascii=view.ascii), name, align)
-            for side, align in zip(words, ("right", "left"), strict=True)
+            pad(cut(side[index] if index < len(side) else "", name_width, ascii=view.ascii), name_width, align)
+            for side, align in zip(names, ("right", "left"), strict=True)
         )
-        text_style = tint(share, view) if view.color and share >= LEAST else FAINT if share < LEAST else ""
-        chosen_style = accent(view) or "bold"
-        line = _between(row, origin, linked_rows, view, is_turned=state.is_turned)
-        strong = "bold" if share >= 0.5 else ""
+        share_style = tint(share, view) if view.color and share >= LEAST else FAINT if share < LEAST else ""
+        own_style = (accent(view) or "bold") if index == own_index else FAINT
+        query_style, key_style = (share_style, own_style) if state.is_turned else (own_style, share_style)
+        line = _connector(row, origin, linked_rows, view, is_turned=state.is_turned)
         strip = bar_pieces(bar(share, room, ascii=view.ascii), bar_style(view)) if room > 3 else []
-        value: list[Piece] = [(f" {share:.2f} ", strong or FAINT), *strip]
-        if state.is_turned:
-            a, b = (query_text, text_style), (key_text, chosen_style if index == own_index else FAINT)
-        else:
-            a, b = (query_text, chosen_style if index == own_index else FAINT), (key_text, text_style)
-        rows.append((a, (line, "" if row in linked_rows or row == origin else FAINT), b, *value))
+        value: list[Piece] = [(f" {share:.2f} ", "bold" if share >= 0.5 else FAINT), *strip]
+        line_style = "" if row in linked_rows or row == origin else FAINT
+        rows.append(((query_text, query_style), (line, line_style), (key_text, key_style), *value))
 
     def spots(x: int, y: int) -> Spot | None:
         if y >= len(indices):
             return None
-        return WordSpot(indices[y], "query" if x < name + LINE // 2 else "key")
+        return WordSpot(indices[y], "query" if x < name_width + LINE // 2 else "key")
 
-    return fit_pane(Pane(tuple(rows), spots), width, height, ascii=view.ascii)
+    return scene.fit(Pane(tuple(rows), spots))
 
 
-def _between(row: int, origin: int, linked_rows: list[int], view: View, *, is_turned: bool) -> str:
+def _connector(row: int, origin: int, linked_rows: list[int], view: View, *, is_turned: bool) -> str:
     """The lines between the columns in one row: a trunk beside the chosen word, a branch to every linked one."""
     low, high = min([origin, *linked_rows]), max([origin, *linked_rows])
-    inside, branch, root = (
-        low <= row <= high and bool(linked_rows),
-        row in linked_rows,
-        row == origin and bool(linked_rows),
-    )
+    inside, branch = low <= row <= high and bool(linked_rows), row in linked_rows
+    root = row == origin and bool(linked_rows)
     if view.ascii:
         stem = "-" * 3 if root else " " * 3
         arm = "-" * 3 + ">" if branch else " " * 4
@@ -283,27 +264,18 @@ def _between(row: int, origin: int, linked_rows: list[int], view: View, *, is_tu
     west, east = (root, branch) if not is_turned else (branch, root)
     stem = " " + ("───" if west else "   ")
     arm = "──▸ " if east else "    "
-    return stem + _JOINTS[up, down, west, east] + arm
+    return stem + JOINTS[8 * up + 4 * down + 2 * west + east] + arm
 
 
-_JOINTS = {
-    (False, False, False, False): " ", (True, True, False, False): "│", (True, True, True, False): "┤",
-    (True, True, False, True): "├", (True, True, True, True): "┼", (False, True, True, False): "┐",
-    (False, True, False, True): "┌", (False, True, True, True): "┬", (True, False, True, False): "┘",
-    (True, False, False, True): "└", (True, False, True, True): "┴", (False, False, True, True): "─",
-    (False, False, True, False): "─", (False, False, False, True): "─", (True, False, False, False): "│",
-    (False, True, False, False): "│",
-}  # fmt: skip
-"""What joins lines upwards, downwards, to the left and to the right."""
+JOINTS = " ───│┌┐┬│└┘┴│├┤┼"
+"""What joins lines upwards (8), downwards (4), to the left (2) and to the right (1)."""
 
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 """Below this there is nothing to see."""
-
 LAST = ("help", "quit")
 """Keys that the footer always has."""
-
-DrawPane = Callable[[int, int], Pane]
+DrawPane = Callable[[Scene], Pane]
 
 
 @dataclass(frozen=True)
@@ -317,37 +289,37 @@ class Notice:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Everything the screen shows. right: draws what is looked at in a room, None for the matrix. title: its name.
+    """Everything the screen shows. scene: the whole screen. right: draws what is looked at, None for the matrix. title:
+    its name.
 
     values: what colours the heads in place of the measure, and what it is called; whole: draws over everything between
     header and footer; tour_text: in place of the answer.
     """
 
-    state: State
-    loaded_run: LoadedRun
-    view: View
-    notice: Notice = field(default_factory=Notice)
-    right: DrawPane | None = None
-    title: str = ""
-    whole: DrawPane | None = None
-    values: dict[Pair, float | None] | None = None
-    measure: str = ""
-    tour_text: str = ""
+    scene: Scene
+    notice: Notice
+    right: DrawPane | None
+    title: str
+    whole: DrawPane | None
+    values: dict[Pair, float | None] | None
+    measure: str
+    tour_text: str
 
 
-def draw_frame(frame: Frame, width: int, height: int) -> Pane:
-    """The screen, exactly this large."""
-    view = frame.view
-    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        return fit_pane(_small(width, height, view), width, height, ascii=view.ascii)
-    top = fit_pane(Pane((_header(frame, width), _rule(width, view))), width, 2, ascii=view.ascii)
-    foot = fit_pane(_footer(frame, width), width, 1, ascii=view.ascii)
-    room = height - top.height - foot.height
+def draw_frame(frame: Frame) -> Pane:
+    """The screen, exactly as large as its scene."""
+    scene, width, room = frame.scene, frame.scene.width, frame.scene.height - 3
+    if width < LEAST_WIDTH or scene.height < LEAST_HEIGHT:
+        return scene.fit(_small_window_pane(scene))
+    rule = "-" * width if scene.view.ascii else "─" * width
+    top = scene.sized(width, 2).fit(Pane((_header(frame), ((rule, FAINT),))))
+    foot = scene.sized(width, 1).fit(_footer(scene))
     if frame.whole is not None:
-        body = fit_pane(frame.whole(width - 2, room), width - 1, room, ascii=view.ascii)
+        body = scene.sized(width - 1, room).fit(frame.whole(scene.sized(width - 2, room)))
         return stack_panes((top, beside(blank(1, room), body), foot))
-    answer_pane = _answer_pane(frame, width - 2, room)
-    return stack_panes((top, _body(frame, width, room - answer_pane.height), answer_pane, foot))
+    answer_pane = _answer_pane(frame, room)
+    body = _body(frame, scene.sized(width, room - answer_pane.height))
+    return stack_panes((top, body, answer_pane, foot))
 
 
 SCALE_NAMES = {"row": message("each row"), "log": message("logarithmic"), "rest": message("without first token")}
@@ -363,60 +335,47 @@ SOURCES = {
 """Where the weights of a model without a name are from."""
 
 
-def _small(width: int, height: int, view: View) -> Pane:
+def _small_window_pane(scene: Scene) -> Pane:
     """How large the window must be: as a sentence, or where that has no room the size alone."""
-    least = {"width": LEAST_WIDTH, "height": LEAST_HEIGHT}
-    rows = wrap(
-        spell(say(view, "the window is too small: at least {width} × {height}", **least), ascii=view.ascii),
-        width,
-        ascii=view.ascii,
-    )
-    if len(rows) > height or width < len("window"):
-        rows = [spell(f"{LEAST_WIDTH} × {LEAST_HEIGHT}", ascii=view.ascii)]
+    size = {"width": LEAST_WIDTH, "height": LEAST_HEIGHT}
+    text = say(scene.view, "the window is too small: at least {width} × {height}", **size)
+    rows = wrap(spell(text, ascii=scene.view.ascii), scene.width, ascii=scene.view.ascii)
+    if len(rows) > scene.height or scene.width < len("window"):
+        rows = [spell(f"{LEAST_WIDTH} × {LEAST_HEIGHT}", ascii=scene.view.ascii)]
     return Pane(tuple(((row, ""),) for row in rows))
 
 
-def _body(frame: Frame, width: int, height: int) -> Pane:
+def _body(frame: Frame, scene: Scene) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
-    view, state, loaded_run = frame.view, frame.state, frame.loaded_run
-    extent = loaded_run.extent
+    view, state, extent, width, height = scene.view, scene.state, scene.loaded_run.extent, scene.width, scene.height
     most = max(width * 2 // 5, 24) if width >= 64 else width // 3
-    wide = slot(extent, most)
-    left_width = min(max(extent.columns * wide + extent.edge, min(26, most)), most)
-    rows = min(len(extent.heads) + 1, max(height - 1, 2))
-    details = height - rows - 2
+    left_width = min(max(extent.columns * slot(extent, most) + extent.edge, min(26, most)), most)
+    details = height - min(len(extent.heads) + 1, max(height - 1, 2)) - 2
     details = 0 if details < 3 else details
-    name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_word(frame))
-    heads = stack_panes(
-        (
-            fit_pane(Pane((_title(name, view, is_focused=state.focus == "heads"),)), left_width, 1, ascii=view.ascii),
-            grid(
-                state, loaded_run, view, left_width, height - 1 - (details + 1 if details else 0), values=frame.values
-            ),
-            *((blank(left_width, 1), about(state, loaded_run, view, left_width, details)) if details else ()),
-        )
-    )
+    name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
+    grid_height = height - 1 - (details + 1 if details else 0)
+    below = (blank(left_width, 1), about(scene.sized(left_width, details))) if details else ()
+    heads_title = scene.sized(left_width, 1).fit(Pane((_title(name, view, is_focused=state.focus == "heads"),)))
+    heads = stack_panes((heads_title, grid(scene.sized(left_width, grid_height), values=frame.values), *below))
     room = width - left_width - 4
-    title = _title(
-        frame.title or say(view, "weights · who looks (rows) at whom (columns)"),
-        view,
-        is_focused=state.focus == "words",
-    )
-    draw_right = frame.right or (lambda w, h: matrix(state, loaded_run, view, w, h))
-    legend = _legend(frame) if frame.right is None else ()
+    name = frame.title or say(view, "weights · who looks (rows) at whom (columns)")
+    title = _title(name, view, is_focused=state.focus == "words")
+    legend = _legend(scene) if frame.right is None else ()
     free = room - line_width(title) - line_width(legend)
     heading: Line = (*title, (" " * free, ""), *legend) if free > 1 else title
-    above = fit_pane(Pane((heading,)), room, 1, ascii=view.ascii)
-    right = stack_panes((above, fit_pane(draw_right(room, height - 1), room, height - 1, ascii=view.ascii)))
-    both = beside(beside(blank(1, height), fit_pane(heads, left_width, height), ""), right, "  ")
-    return fit_pane(both, width, height, ascii=view.ascii)
+    above = scene.sized(room, 1).fit(Pane((heading,)))
+    right_scene = scene.sized(room, height - 1)
+    right = stack_panes((above, right_scene.fit((frame.right or matrix)(right_scene))))
+    left = beside(blank(1, height), scene.sized(left_width, height).fit(heads))
+    return scene.fit(beside(left, right, "  "))
 
 
-def _word(frame: Frame) -> str:
-    tokens = frame.loaded_run.keys if frame.state.is_turned else frame.loaded_run.queries
+def _chosen_word(scene: Scene) -> str:
+    """The word that the sentence is about, as the grid's title names it; "" of a text without words."""
+    tokens = scene.loaded_run.keys if scene.state.is_turned else scene.loaded_run.queries
     if not tokens:
         return ""
-    return cut(label(word_name(tokens[min(frame.state.word, len(tokens) - 1)]), ascii=frame.view.ascii), 14)
+    return cut(label(word_name(tokens[min(scene.state.word, len(tokens) - 1)]), ascii=scene.view.ascii), 14)
 
 
 def _title(text: str, view: View, *, is_focused: bool) -> Line:
@@ -425,58 +384,48 @@ def _title(text: str, view: View, *, is_focused: bool) -> Line:
     return ((mark, accent(view)), (spell(text, ascii=view.ascii), "bold" if is_focused else ""))
 
 
-def _legend(frame: Frame) -> Line:
+def _legend(scene: Scene) -> Line:
     """The colours from little to much, and how weights become colours."""
-    view, state = frame.view, frame.state
-    signed = state.sight == "difference" and state.subtracted_head is not None
-    steps = [number / 7 for number in range(8)]
+    view, state = scene.view, scene.state
+    signed = state.compared_head is not None
     if view.color and not view.ascii:
         palette = palette_of(view, signed=signed)
         shades = [palette.colour(number / (SHADES - 1)) for number in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
     else:
-        ramp = [((sign if signed else shade)(step, ascii=view.ascii), "") for step in steps]
-    ends = (
-        ("−", "+")
-        if signed
-        else ("0", "1" if state.scale == "linear" else say(view, contextual("colour scale", "most")))
-    )
+        ramp = [((sign if signed else shade)(number / 7, ascii=view.ascii), "") for number in range(8)]
+    most = "1" if state.scale == "linear" else say(view, contextual("colour scale", "most"))
+    low, high = ("−", "+") if signed else ("0", most)
     name = say(view, SCALE_NAMES[state.scale]) if not signed and state.scale in SCALE_NAMES else ""
     return (
         (f"{spell(name, ascii=view.ascii)} " if name else "", FAINT),
-        (spell(ends[0], ascii=view.ascii), FAINT),
+        (spell(low, ascii=view.ascii), FAINT),
         *ramp,
-        (spell(ends[1], ascii=view.ascii), FAINT),
+        (spell(high, ascii=view.ascii), FAINT),
     )
 
 
-def _answer_pane(frame: Frame, width: int, room: int) -> Pane:
-    """The sentence, and below it the answer or what has just happened."""
-    view, state, loaded_run = frame.view, frame.state, frame.loaded_run
+def _answer_pane(frame: Frame, room: int) -> Pane:
+    """The sentence, and below it the answer or what has just happened. room: lines between header and footer."""
+    width, view = frame.scene.width - 2, replace(frame.scene.view, width=frame.scene.width - 2)
     most, rows = (2, 2) if room < 24 else (3, 3) if room < 30 else (5, 4)
-    text_pane = (
-        Pane.of(remark(frame.tour_text, replace(view, width=width), style=accent(view)))
-        if frame.tour_text
-        else Pane(
-            (((cut(safe(frame.notice.message, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),)
-        )
-        if frame.notice.message
-        else answer(state, loaded_run, view, width, rows)
-    )
-    text_pane = Pane(text_pane.rows[: 4 if frame.tour_text else rows])
-    sentence_pane = sentence(state, loaded_run, view, width, most)
-    both = fit_pane(
-        stack_panes((Pane(((),)), sentence_pane, text_pane)),
-        width + 1,
-        1 + sentence_pane.height + text_pane.height,
-        ascii=view.ascii,
-    )
-    return beside(blank(1, both.height), both)
+    if frame.tour_text:
+        text_rows = remark(frame.tour_text, view, style=accent(view)).rows[:4]
+    elif frame.notice.message:
+        text = cut(safe(frame.notice.message, ascii=view.ascii), width, ascii=view.ascii)
+        text_rows = (((text, accent(view) or "bold"),),)
+    else:
+        text_rows = answer(frame.scene.sized(width, rows)).rows[:rows]
+    sentence_pane = sentence(frame.scene.sized(width, most))
+    height = 1 + sentence_pane.height + len(text_rows)
+    both = stack_panes((Pane(((),)), sentence_pane, Pane(text_rows)))
+    return beside(blank(1, height), frame.scene.sized(width + 1, height).fit(both))
 
 
-def _header(frame: Frame, width: int) -> Line:
+def _header(frame: Frame) -> Line:
     """What runs, on the left; the chosen head, or how far work has come, on the right."""
-    view, record = frame.view, frame.loaded_run.record
+    scene, notice, view = frame.scene, frame.notice, frame.scene.view
+    record = scene.loaded_run.record
     model = record.model
     parts = ["attn explore"]
     if model is not None:
@@ -489,43 +438,25 @@ def _header(frame: Frame, width: int) -> Line:
         parts = [safe(name, ascii=view.ascii), *([model.family] if model.family else []), sizes]
         if record.attention is not None and record.attention.mask not in ("none", ""):
             parts.append(safe(record.attention.mask, ascii=view.ascii))
-    parts.append(say(view, plural("{count} token", "{count} tokens", count=len(frame.loaded_run.queries))))
-    notice = frame.notice
+    parts.append(say(view, plural("{count} token", "{count} tokens", count=len(scene.loaded_run.queries))))
     if notice.share is not None:
-        share = percent(notice.share).rjust(4)
-        right: list[Piece] = [(f"{spell(notice.working, ascii=view.ascii)}{share} ", accent(view))]
+        right = (f"{spell(notice.working, ascii=view.ascii)}{percent(notice.share).rjust(4)} ", accent(view))
     else:
-        right = [
-            (
-                spell(
-                    say(view, "layer {layer} head {head}", layer=frame.state.layer, head=frame.state.head),
-                    ascii=view.ascii,
-                )
-                + " ",
-                "bold",
-            )
-        ]
-    size = line_width(tuple(right))
-    title = cut(spell(" · ".join(parts), ascii=view.ascii), max(width - size - 2, 1), ascii=view.ascii)
-    return (
-        (" ", ""),
-        (title, "bold" if not model else ""),
-        (" " * max(width - size - cells(title) - 1, 0), ""),
-        *right,
-    )
+        head = say(view, "layer {layer} head {head}", layer=scene.state.layer, head=scene.state.head)
+        right = (spell(head, ascii=view.ascii) + " ", "bold")
+    size = cells(right[0])
+    title = cut(spell(" · ".join(parts), ascii=view.ascii), max(scene.width - size - 2, 1), ascii=view.ascii)
+    space = " " * max(scene.width - size - cells(title) - 1, 0)
+    return (" ", ""), (title, "bold" if not model else ""), (space, ""), right
 
 
-def _rule(width: int, view: View) -> Line:
-    return (("-" * width if view.ascii else "─" * width, FAINT),)
-
-
-def _footer(frame: Frame, width: int) -> Pane:
+def _footer(scene: Scene) -> Pane:
     """The keys that lead on from here, as many as fit beside those for help and the way out; each can be clicked."""
-    view = frame.view
+    view = scene.view
     keys = [key for key in KEYS if key.foot]
     texts = {key.does: spell(say(view, key.foot), ascii=view.ascii) for key in keys}
     sizes = {key.does: len(key.symbol) + 1 + cells(texts[key.does]) for key in keys}
-    room = width - 2 - sum(sizes[does] + 2 for does in LAST)
+    room = scene.width - 2 - sum(sizes[does] + 2 for does in LAST)
     pieces: list[Piece] = [(" ", "")]
     spans: list[tuple[int, int, str]] = []
     column = 1

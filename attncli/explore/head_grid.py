@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from attncli.draw.lines import FAINT, Line, Piece, remark
 from attncli.draw.safe import cells, clusters, cut, label, pad, spell
 from attncli.draw.shaded_matrix import normalise, shade, sign
 from attncli.draw.token_names import word_name
-from attncli.draw.view import View
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.panels import (
     BLANK,
@@ -20,22 +18,21 @@ from attncli.explore.panels import (
     HeadSpot,
     PairSpot,
     Pane,
+    Scene,
     Spot,
     WordSpot,
     accent,
     cursor_style,
-    fit_pane,
-    halves,
+    half_cells,
+    lay_over,
+    level_style,
     levels,
-    over,
     palette_of,
     pooled,
-    style,
-    wholes,
+    whole_cells,
 )
 from attncli.explore.state import Extent, State
 from attncli.features.heads.document import label_name
-from attncli.inputs.token import Token
 from attncli.language import contextual, message, say
 from attncli.measure.head_record import METRICS
 
@@ -82,90 +79,66 @@ def slot(extent: Extent, width: int) -> int:
     return next((wide for wide in (ROOMY, 2) if extent.columns * wide + extent.edge <= width), 1)
 
 
-def grid(
-    state: State,
-    loaded_run: LoadedRun,
-    view: View,
-    width: int,
-    height: int,
-    *,
-    values: dict[Pair, float | None] | None = None,
-) -> Pane:
-    """The grid in this room; of more layers or heads than fit, those around the chosen one. values: other numbers."""
-    extent = loaded_run.extent
-    values_by_head = head_values(state, loaded_run) if values is None else values
-    wide = slot(extent, width)
+def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
+    """The grid in this room; of more layers or heads than fit, those around the chosen one. values: what colours the
+    heads in place of the chosen measure."""
+    state, extent = scene.state, scene.loaded_run.extent
+    values_by_head = head_values(state, scene.loaded_run) if values is None else values
+    wide = slot(extent, scene.width)
     edge, columns = extent.edge, extent.columns
-    fitting = max((width - edge) // wide, 1)
-    first_column = min(max(state.head - fitting // 2, 0), max(columns - fitting, 0))
-    columns_shown = range(first_column, min(first_column + fitting, columns))
+    fitting = max((scene.width - edge) // wide, 1)
+    columns_shown = _around(state.head, columns, fitting)
     layers = list(extent.heads)
     layer_row = layers.index(state.layer) if state.layer in layers else 0
-    room = max(height - 1, 1)
-    top = min(max(layer_row - room // 2, 0), max(len(layers) - room, 0))
-    rows: list[Line] = [((" " * edge, ""), *_numbers(columns_shown, wide, state))]
-    largest = max(
-        (abs(value) for value in values_by_head.values() if value is not None and value == value), default=0.0
-    )
+    layers_shown = [layers[row] for row in _around(layer_row, len(layers), scene.height - 1)]
+    rows: list[Line] = [((" " * edge, ""), *_head_numbers(columns_shown, wide, state.head))]
+    known = [value for value in values_by_head.values() if value is not None and value == value]
+    largest = max(map(abs, known), default=0.0)
     highest = 1.0 if state.measure in ("word", "entropy") and values is None and largest <= 1 else largest
-    signed = any(value is not None and value < 0 for value in values_by_head.values())
-    for layer in layers[top : top + room]:
-        is_chosen = layer == state.layer
-        rows.append(
-            (
-                (pad(str(layer), edge - 1, "right") + " ", "bold" if is_chosen else FAINT),
-                *(
-                    _cell((layer, head), state, extent, values_by_head, highest, view, wide, signed=signed)
-                    for head in columns_shown
-                ),
-            )
+    signed = any(value < 0 for value in known)
+    for layer in layers_shown:
+        name = (pad(str(layer), edge - 1, "right") + " ", "bold" if layer == state.layer else FAINT)
+        heads = (
+            _head_cell(scene, (layer, head), values_by_head.get((layer, head)), highest, wide, signed=signed)
+            for head in columns_shown
         )
+        rows.append((name, *heads))
 
     def spots(x: int, y: int) -> Spot | None:
-        column, row = (x - edge) // wide + first_column, y - 1 + top
-        if y < 1 or x < edge or row >= len(layers) or column >= first_column + len(columns_shown):
+        column, row = (x - edge) // wide + columns_shown.start, y - 1
+        if x < edge or not 0 <= row < len(layers_shown) or column not in columns_shown:
             return None
-        return HeadSpot(layers[row], column) if extent.has(layers[row], column) else None
+        return HeadSpot(layers_shown[row], column) if extent.has(layers_shown[row], column) else None
 
-    return fit_pane(Pane(tuple(rows), spots), width, height, ascii=view.ascii)
+    return scene.fit(Pane(tuple(rows), spots))
 
 
-def _numbers(columns_shown: range, wide: int, state: State) -> list[Piece]:
-    """The heads' numbers over their columns, as many as leave a blank between."""
+def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Piece]:
+    """The heads' numbers over their columns, each `wide` cells, as many as leave a blank between."""
     most = len(str(columns_shown.stop - 1)) if len(columns_shown) else 1
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > most)
     pieces: list[Piece] = []
     column = 0
     crowd = -(-most // wide)  # heads beside the chosen one whose numbers would touch its own
     for head in columns_shown:
-        near = head != state.head and abs(head - state.head) < crowd + (most % wide == 0)
-        if (head % every == 0 and not near) or head == state.head:
+        near = head != chosen_head and abs(head - chosen_head) < crowd + (most % wide == 0)
+        if (head % every == 0 and not near) or head == chosen_head:
             text = pad(str(head), wide, "right")
             start = (head - columns_shown.start + 1) * wide - len(text)
             if start >= column + (column > 0 and wide == 1):
-                pieces += [(" " * (start - column), ""), (text, "bold" if head == state.head else FAINT)]
+                pieces += [(" " * (start - column), ""), (text, "bold" if head == chosen_head else FAINT)]
                 column = start + len(text)
     return pieces
 
 
-def _cell(
-    place: Pair,
-    state: State,
-    extent: Extent,
-    values_by_head: dict[Pair, float | None],
-    highest: float,
-    view: View,
-    wide: int,
-    *,
-    signed: bool,
-) -> Piece:
-    """One head: its colour, its number where there is room, brackets around the chosen one."""
-    is_chosen = place == (state.layer, state.head)
-    if not extent.has(*place):
+def _head_cell(scene: Scene, place: Pair, value: float | None, highest: float, wide: int, *, signed: bool) -> Piece:
+    """One head: its colour, its number where there is room, brackets around the chosen one. highest: the largest
+    magnitude of all heads; wide: cells."""
+    state, view = scene.state, scene.view
+    if not scene.loaded_run.extent.has(*place):
         return " " * wide, ""
-    value = values_by_head.get(place)
     if value is None or value != value:
-        text, cell_style = ("··"[:wide] if not view.ascii else ".."[:wide]).rjust(wide), FAINT
+        text, cell_style = (".." if view.ascii else "··")[:wide].rjust(wide), FAINT
     else:
         fraction = min(abs(value) / highest, 1.0) if highest > 0 else 0.0
         fraction = 0.5 + np.sign(value) * fraction / 2 if signed else fraction
@@ -173,19 +146,19 @@ def _cell(
         mark = (sign if signed else shade)(level / (SHADES - 1), ascii=view.ascii)
         text = " " * wide if view.color and not view.ascii else mark * min(wide, 2)
         if wide == ROOMY:
-            text = " " + _short(value)
-        cell_style = style(palette_of(view, signed=signed), level) if view.color else ""
+            text = " " + _number_in_three_cells(value)
+        cell_style = level_style(palette_of(view, signed=signed), level) if view.color else ""
     text = text.rjust(wide)[:wide]
     if place == state.subtracted_head:
-        text = "A" if wide == 1 else f"A{text[1:]}"
-    if is_chosen:
-        if wide == ROOMY:
-            return (text, cursor_style(view)) if view.color else (f"[{text[1:]}"[:wide], "bold reverse")
-        return ("◆" if not view.ascii else "@") if wide == 1 else "[]", cursor_style(view)
-    return text, cell_style
+        text = f"A{text[1:]}"
+    if place != (state.layer, state.head):
+        return text, cell_style
+    if wide == ROOMY:
+        return (text, cursor_style(view)) if view.color else (f"[{text[1:]}"[:wide], "bold reverse")
+    return ("◆" if not view.ascii else "@") if wide == 1 else "[]", cursor_style(view)
 
 
-def _short(value: float) -> str:
+def _number_in_three_cells(value: float) -> str:
     """A number in three cells: `.65`, `1.0`, `12`, `-.3`."""
     if abs(value) >= 99.5:
         return "big" if value > 0 else "-99"
@@ -196,35 +169,33 @@ def _short(value: float) -> str:
     return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
 
 
-def about(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
+def about(scene: Scene) -> Pane:
     """The chosen head in a few lines: its labels, its numbers, its strongest links."""
+    state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or height < 2:
-        return fit_pane(Pane(), width, height)
+        return scene.fit(Pane())
     rows: list[Line] = [((say(view, "layer {layer} head {head}", layer=state.layer, head=state.head), "bold"),)]
     if head.labels:
-        labels_text = say(view, contextual("between", ", ")).join(
-            label_name(head_label, view.lang) for head_label in head.labels
-        )
-        rows[0] = (*rows[0], ("  " + cut(label(labels_text, ascii=view.ascii), width, ascii=view.ascii), FAINT))
+        names = (label_name(head_label, view.lang) for head_label in head.labels)
+        labels_text = label(say(view, contextual("between", ", ")).join(names), ascii=view.ascii)
+        rows[0] = (*rows[0], ("  " + cut(labels_text, width, ascii=view.ascii), FAINT))
     numbers = [(spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name)) for name in METRICS]
     metric_rows = [(name, value) for name, value in numbers if value is not None]
     links = [link for link in head.links if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)]
     room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)
     name_width = max((cells(name) for name, _ in metric_rows), default=0)
-    two = width >= 2 * (name_width + 7)
-    column = width // 2 if two else width
-    lines: list[Line] = []
-    for start in range(0, len(metric_rows), 2 if two else 1):
+    columns = 2 if width >= 2 * (name_width + 7) else 1
+    column = width // columns
+    for start in range(0, min(len(metric_rows), room * columns), columns):
         row: list[Piece] = []
-        for name, value in metric_rows[start : start + (2 if two else 1)]:
+        for name, value in metric_rows[start : start + columns]:
             text = pad(cut(name, column - 7, ascii=view.ascii), min(name_width, column - 7))
-            row += [(text, FAINT), (pad(f" {value:.2f}", 6, "right"), "" if name else FAINT)]
-            row.append((" " * max(column - cells(text) - 6, 0), ""))
-        lines.append(tuple(row))
-    rows += lines[:room]
+            space = " " * max(column - cells(text) - 6, 0)
+            row += [(text, FAINT), (pad(f" {value:.2f}", 6, "right"), ""), (space, "")]
+        rows.append(tuple(row))
     lines_left = height - len(rows)
-    spots: dict[int, tuple[int, int]] = {}
+    pairs: dict[int, Pair] = {}
     if links and lines_left > 1:
         rows.append(((say(view, "strongest links"), FAINT),))
         side = max((width - 8) // 2, 3)
@@ -233,13 +204,10 @@ def about(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
                 pad(cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii), side, align)
                 for token, align in ((loaded_run.queries[query], "right"), (loaded_run.keys[key], "left"))
             )
-            spots[len(rows)] = (query, key)
+            pairs[len(rows)] = (query, key)
             rows.append(((a, ""), (" > " if view.ascii else " → ", FAINT), (b, ""), (f"{weight:.2f}"[-4:], "")))
 
-    def lies(x: int, y: int) -> Spot | None:
-        return PairSpot(*spots[y]) if y in spots else None
-
-    return fit_pane(Pane(tuple(rows), lies), width, height, ascii=view.ascii)
+    return scene.fit(Pane(tuple(rows), lambda x, y: PairSpot(*pairs[y]) if y in pairs else None))
 
 
 def next_measure(state: State) -> State:
@@ -263,39 +231,39 @@ class MatrixArea:
 
     rows: range
     columns: range
-    block: int = 1
-    across: int = 1
-    down: int = 1
+    block: int
+    across: int
+    down: int
     halves: bool = False
 
 
-def matrix_area(state: State, queries: int, keys: int, width: int, height: int, view: View) -> MatrixArea:
-    """All words in cells as large as fit; of too many, all pooled, or, near, those around the chosen pair."""
+def matrix_area(scene: Scene) -> MatrixArea:
+    """All words in cells as large as fit the room; of too many, all pooled, or, near, those around the chosen pair."""
+    state, width, height = scene.state, scene.width, scene.height
+    queries, keys = len(scene.loaded_run.queries), len(scene.loaded_run.keys)
     if 2 * keys <= width and queries <= height:
         across = min(width // max(keys, 1), 6)
         down = max(min(height // max(queries, 1), across // 2, 3), 1)
         return MatrixArea(range(queries), range(keys), 1, across, down)
     if state.near:
-        rows, columns = (
-            _around(position, many, room)
-            for position, many, room in ((state.query, queries, height), (state.key, keys, width // 2))
-        )
-        return MatrixArea(rows, columns, 1, 2, 1)
-    fine = view.color and not view.ascii
+        return MatrixArea(_around(state.query, queries, height), _around(state.key, keys, width // 2), 1, 2, 1)
+    fine = scene.view.color and not scene.view.ascii
     lines = 2 * height if fine else height
     block = max(-(-keys // max(width, 1)), -(-queries // max(lines, 1)), 1)
     return MatrixArea(range(queries), range(keys), block, 1, 1, fine)
 
 
 def _around(position: int, many: int, room: int) -> range:
+    """As many of `many` positions as there is room for, one at least, with this one as near to their middle as can
+    be."""
     room = max(min(room, many), 1)
-    start = min(max(position - room // 2, 0), many - room)
-    return range(start, start + room)
+    start = min(max(position - room // 2, 0), max(many - room, 0))
+    return range(start, min(start + room, many))
 
 
-def fractions(weights: NDArray, state: State, *, signed: bool) -> NDArray:
-    """Weights as fractions of the colours, by the chosen scale."""
-    if signed:
+def fractions(weights: NDArray, state: State) -> NDArray:
+    """Weights as fractions of the colours, by the chosen scale; a difference of two heads by its own."""
+    if state.compared_head is not None:
         return normalise(weights, "signed")
     if state.scale == "rest":
         rest = weights.copy()
@@ -307,30 +275,29 @@ def fractions(weights: NDArray, state: State, *, signed: bool) -> NDArray:
 
 
 def weights_of(state: State, loaded_run: LoadedRun, rows: slice) -> NDArray | None:
-    """The weights in sight, [query, key]; with another head, this one's less the other's."""
-    place: Pair = (state.layer, state.head)
-    own_entry = loaded_run.weights(place, rows)
-    if state.sight != "difference" or state.subtracted_head is None or own_entry is None:
-        return own_entry
-    subtracted_weights = loaded_run.weights(state.subtracted_head, rows)
-    return None if subtracted_weights is None else own_entry - subtracted_weights
+    """The weights in sight, [query, key]; with another head, this one's less the other's; None where they are not
+    known."""
+    weights = loaded_run.weights((state.layer, state.head), rows)
+    if state.compared_head is None or weights is None:
+        return weights
+    subtracted_weights = loaded_run.weights(state.compared_head, rows)
+    return None if subtracted_weights is None else weights - subtracted_weights
 
 
-def matrix(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
+def matrix(scene: Scene) -> Pane:
     """The map in this room, under its axes."""
-    queries, keys = loaded_run.queries, loaded_run.keys
+    state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
     names = loaded_run.names("queries", ascii=view.ascii)
     side = min(loaded_run.widest("queries", ascii=view.ascii), NAME, max(width // 4, 4)) + 1
-    above = _above(keys, width - side, height, view)
-    area = matrix_area(state, len(queries), len(keys), width - side, height - above, view)
+    above = _axis_height(scene.sized(width - side, height))
+    area = matrix_area(scene.sized(width - side, height - above))
     if area.across < 2:
         above = 1
-        area = matrix_area(state, len(queries), len(keys), width - side, height - above, view)
-    signed = state.sight == "difference" and state.subtracted_head is not None
-    body = _body(state, loaded_run, view, area, signed=signed)
+        area = matrix_area(scene.sized(width - side, height - above))
+    body = _map_lines(scene, area)
     if body is None:
-        return fit_pane(_waiting_pane(state, loaded_run, view, width), width, height, ascii=view.ascii)
-    rows: list[Line] = [((" " * side, ""), *row) for row in _axis(state, keys, area, above, width - side, view)]
+        return scene.fit(_waiting_pane(scene))
+    rows: list[Line] = [((" " * side, ""), *row) for row in _key_axis(scene, area, above, width - side)]
     per = area.block * (2 if area.halves else 1)
     for line_number, pieces in enumerate(body):
         line = line_number // area.down
@@ -352,143 +319,132 @@ def matrix(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
             return None
         return PairSpot(row, column) if inside else WordSpot(row, "query") if x < side else None
 
-    return fit_pane(Pane(tuple(rows), spots), width, height, ascii=view.ascii)
+    return scene.fit(Pane(tuple(rows), spots))
 
 
-def _body(
-    state: State, loaded_run: LoadedRun, view: View, area: MatrixArea, *, signed: bool
-) -> list[list[Piece] | Line] | None:
+def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     """The map's lines with the chosen cell laid over them; None where no weights are kept."""
+    state, loaded_run, signed = scene.state, scene.loaded_run, scene.state.compared_head is not None
     if area.block > 1 and len(loaded_run.queries) > 1024:
-        return _small(state, loaded_run, view, area)
+        return _pooled_map_lines(scene, area)
     weights = weights_of(state, loaded_run, slice(area.rows.start, area.rows.stop))
     if weights is None:
         return None
     weights = weights[:, area.columns.start : area.columns.stop]
-    level_map = levels(fractions(pooled(weights, area.block, signed=signed), state, signed=signed))
-    lines = _mark_pair(level_map, state, view, area, signed=signed)
-    return (
-        _write_weights(lines, level_map, weights, state, view, area)
-        if area.across >= ROOMY_AREA and not signed
-        else lines
-    )
-
-
-def _write_weights(
-    lines: list[list[Piece] | Line], level_map: NDArray, matrix: NDArray, state: State, view: View, area: MatrixArea
-) -> list[list[Piece] | Line]:
-    """The map with the number of each weight that counts written in its cell, and that of the chosen one."""
-    for row, weights in enumerate(matrix.tolist()):
-        line = row * area.down + (area.down - 1) // 2
-        is_chosen = area.rows.start + row == state.query
-        for column, weight in enumerate(weights):
-            own_entry = is_chosen and area.columns.start + column == state.key
-            if weight == weight and (weight >= TEXT_HEIGHT or own_entry):
-                text = (
-                    ("1.0" if weight >= 0.995 else f"{weight:.2f}"[1:]).rjust(area.across // 2 + 2).ljust(area.across)
-                )
-                text_style = (
-                    cursor_style(view)
-                    if own_entry
-                    else style(palette_of(view, signed=False), int(level_map[row, column]))
-                )
-                if own_entry and not view.color:
-                    text = f"[{text.strip()}]".center(area.across)[: area.across]
-                lines[line] = over(
-                    list(lines[line]), column * area.across, text, text_style if view.color or own_entry else ""
-                )
+    level_map = levels(fractions(pooled(weights, area.block, signed=signed), state))
+    lines = _mark_pair(level_map, scene, area)
+    if area.across >= ROOMY_AREA and not signed:
+        _write_weights(lines, level_map, weights, scene, area)
     return lines
 
 
-def _small(state: State, loaded_run: LoadedRun, view: View, area: MatrixArea) -> list[list[Piece] | Line] | None:
-    """A long text's map from what was pooled while it ran."""
-    head = loaded_run.heads.get((state.layer, state.head))
-    if head is None or head.small.size <= 1 or state.sight == "difference":
+def _write_weights(lines: list[Line], level_map: NDArray, weights: NDArray, scene: Scene, area: MatrixArea) -> None:
+    """Write the number of each weight that counts into its cell of a map's lines, and that of the chosen one."""
+    view, palette = scene.view, palette_of(scene.view, signed=False)
+    chosen_cell = (scene.state.query - area.rows.start, scene.state.key - area.columns.start)
+    for (row, column), weight in np.ndenumerate(weights.astype(np.float64)):
+        is_chosen = (row, column) == chosen_cell
+        if not (weight >= TEXT_HEIGHT or (is_chosen and weight == weight)):
+            continue
+        text = ("1.0" if weight >= 0.995 else f"{weight:.2f}"[1:]).rjust(area.across // 2 + 2).ljust(area.across)
+        text_style = level_style(palette, int(level_map[row, column])) if view.color else ""
+        if is_chosen:
+            text_style = cursor_style(view)
+            text = text if view.color else f"[{text.strip()}]".center(area.across)[: area.across]
+        line = row * area.down + (area.down - 1) // 2
+        lines[line] = lay_over(lines[line], column * area.across, text, text_style)
+
+
+def _pooled_map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
+    """A long text's map from what was pooled while it ran; None where nothing was, or of a difference."""
+    head = scene.loaded_run.heads.get((scene.state.layer, scene.state.head))
+    if head is None or head.small.size <= 1 or scene.state.sight == "difference":
         return None
     down, across = (-(-len(side) // area.block) for side in (area.rows, area.columns))
     rows, columns = (
         np.minimum(np.arange(many) * size // many, size - 1)
         for many, size in ((down, head.small.shape[0]), (across, head.small.shape[1]))
     )
-    level_map = levels(fractions(head.small[np.ix_(rows, columns)].astype(np.float64), state, signed=False))
-    return _mark_pair(level_map, state, view, area, signed=False)
+    level_map = levels(fractions(head.small[np.ix_(rows, columns)].astype(np.float64), scene.state))
+    return _mark_pair(level_map, scene, area)
 
 
-def _mark_pair(
-    level_map: NDArray, state: State, view: View, area: MatrixArea, *, signed: bool
-) -> list[list[Piece] | Line]:
+def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]:
+    """The lines of a map of levels [row, column], the chosen pair's cell in brackets or as one mark."""
+    state, view, signed = scene.state, scene.view, scene.state.compared_head is not None
     row = (state.query - area.rows.start) // area.block
     column = (state.key - area.columns.start) // area.block
-    hidden = level_map[row, column] == BLANK
     if area.halves:
-        lines: list[list[Piece] | Line] = list(halves(level_map, view, signed=signed))
-        lines[row // 2] = over(list(lines[row // 2]), column, "◆", cursor_style(view))
+        lines = half_cells(level_map, view, signed=signed)
+        lines[row // 2] = lay_over(lines[row // 2], column, "◆", cursor_style(view))
         return lines
-    lines = [line for line in wholes(level_map, area.across, view, signed=signed) for _ in range(area.down)]
-    inner = "··" if hidden and not view.ascii else "  "
-    text = ("[" + inner[:1] * (area.across - 2) + "]") if area.across > 1 else "@"
+    lines = [line for line in whole_cells(level_map, area.across, view, signed=signed) for _ in range(area.down)]
+    inner = "·" if level_map[row, column] == BLANK and not view.ascii else " "
+    text = f"[{inner * (area.across - 2)}]" if area.across > 1 else "@"
     for line_number in range(row * area.down, (row + 1) * area.down):
-        lines[line_number] = over(list(lines[line_number]), column * area.across, text, cursor_style(view))
+        lines[line_number] = lay_over(lines[line_number], column * area.across, text, cursor_style(view))
     return lines
 
 
-def _above(keys: Sequence[Token], width: int, height: int, view: View) -> int:
-    """Lines that the keys' words take above a map, written downwards."""
-    if 2 * len(keys) > width:
-        return min(4, max(height // 4, 1))
-    longest = max((len(list(clusters(label(word_name(token), ascii=view.ascii)))) for token in keys), default=1)
-    return min(longest, SIDEWAYS, max((height - len(keys)), 3))
+def _axis_height(scene: Scene) -> int:
+    """Lines that the keys' words take above a map in this room, written downwards."""
+    keys = scene.loaded_run.keys
+    if 2 * len(keys) > scene.width:
+        return min(4, max(scene.height // 4, 1))
+    names = scene.loaded_run.names("keys", ascii=scene.view.ascii)
+    longest = max((len(list(clusters(name))) for name in names), default=1)
+    return min(longest, SIDEWAYS, max(scene.height - len(keys), 3))
 
 
-def _axis(
-    state: State, keys: Sequence[Token], area: MatrixArea, above: int, width: int, view: View
-) -> list[list[Piece]]:
-    """The keys over their columns: words written downwards, or places with the chosen word among them."""
+def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[list[Piece]]:
+    """The keys over their columns, in `above` lines: words written downwards, or numbers with the chosen word among
+    them."""
     if area.across < 2 or above < LETTERS:
-        return [_places(state, keys, area, width, view)]
-    letters = [_letters(keys[column], above, view) for column in area.columns]
-    rows: list[list[Piece]] = []
-    for line in range(above):
-        pieces: list[Piece] = []
-        for column, word in zip(area.columns, letters, strict=True):
-            letter_style = (accent(view) or "bold") if column == state.key else FAINT
-            pieces.append((pad(word[line], area.across, "center" if area.across > 2 else "left"), letter_style))
-        rows.append(pieces)
-    return rows
+        return [_numbered_axis(scene, area, width)]
+    names = scene.loaded_run.names("keys", ascii=scene.view.ascii)
+    align, own_style = "center" if area.across > 2 else "left", accent(scene.view) or "bold"
+    letters = {column: _letters_downwards(names[column], above, ascii=scene.view.ascii) for column in area.columns}
+    return [
+        [
+            (pad(word[line], area.across, align), own_style if column == scene.state.key else FAINT)
+            for column, word in letters.items()
+        ]
+        for line in range(above)
+    ]
 
 
-def _letters(token: Token, above: int, view: View) -> list[str]:
+def _letters_downwards(name: str, above: int, *, ascii: bool) -> list[str]:
     """A word's letters from the top down, the last ones right above the map; what does not fit is cut."""
-    text = list(clusters(label(word_name(token), ascii=view.ascii)))
+    text = list(clusters(name))
     if len(text) > above:
-        text = [*text[: above - 1], "~" if view.ascii else "⋮"]
+        text = [*text[: above - 1], "~" if ascii else "⋮"]
     return [" "] * (above - len(text)) + text
 
 
-def _places(state: State, keys: Sequence[Token], area: MatrixArea, width: int, view: View) -> list[Piece]:
-    """Every tenth or fifth cell's place, and the chosen word over its own cell."""
+def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
+    """The number of the key at every tenth or fifth cell, and the chosen word over its own cell."""
+    state, view = scene.state, scene.view
     offset = (state.key - area.columns.start) // area.block * area.across
-    name = cut(label(word_name(keys[state.key]) or "_", ascii=view.ascii), 14, ascii=view.ascii)
-    arrow = "v" if view.ascii else "▾"
+    name = cut(scene.loaded_run.names("keys", ascii=view.ascii)[state.key] or "_", 14, ascii=view.ascii)
     start = max(min(offset, width - cells(name) - 2), 0)
-    own_entry = (f"{arrow} {name}", accent(view) or "bold")
+    text = f"{'v' if view.ascii else '▾'} {name}"
     line = ""
     for cell in range(0, -(-len(area.columns) // area.block), 10 if area.across == 1 else 5):
         line = line.ljust(cell * area.across) + str(area.columns.start + cell * area.block) + " "
     line = line.ljust(width)[:width]
-    size = cells(own_entry[0])
-    before, after = line[:start], line[start + size :]
+    before, after = line[:start], line[start + cells(text) :]
     if before and before[-1] != " ":  # a number that the word covers in part
         before = before[: before.rstrip().rfind(" ") + 1].ljust(start)
     if after and after[0] != " ":
         after = " " * (after + " ").find(" ") + after[(after + " ").find(" ") :]
-    return [(before, FAINT), own_entry, (after, FAINT)]
+    return [(before, FAINT), (text, accent(view) or "bold"), (after, FAINT)]
 
 
-def _waiting_pane(state: State, loaded_run: LoadedRun, view: View, width: int) -> Pane:
+def _waiting_pane(scene: Scene) -> Pane:
+    """Why the chosen head has no map."""
     name = (
         message("the run has not reached this head yet")
-        if loaded_run.share < 1
+        if scene.loaded_run.share < 1
         else message("the weights of this head are not held; its numbers and links are on the left")
     )
-    return Pane.of(remark(name, replace(view, width=width)))
+    return Pane(remark(name, scene.view).rows)

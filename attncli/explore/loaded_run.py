@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
@@ -91,9 +91,8 @@ class LiveSource:
         """One query's attention written out; of a word, that of its first piece."""
         from attncli.features.explain.compute import derivation_document
 
-        return derivation_document(
-            self.model, self.text, self.tokens, layer=layer, head=head, query=self.pieces(query)[0]
-        )
+        piece = self.pieces(query)[0]
+        return derivation_document(self.model, self.text, self.tokens, layer=layer, head=head, query=piece)
 
     def effects(
         self, query: int, place: tuple[int, int] | None, link: tuple[int, int] | None, progress: Progress
@@ -128,19 +127,15 @@ class LiveSource:
 
     @property
     def shorter(self) -> LiveSource:
-        """The same without its last generated token; itself where none was generated."""
-        if len(self.tokens) <= self.typed_count:
-            return self
-        tokens = self.tokens[:-1]
-        return replace(self, tokens=tokens, text=self.text[: self.tokens[-1].start])
+        """The same without its last token, which was generated."""
+        return replace(self, tokens=self.tokens[:-1], text=self.text[: self.tokens[-1].start])
 
     def longer(self, progress: Progress) -> LiveSource:
         """The same with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
         from attncli.features.generate.compute import GenerateRequest, generated_document
 
-        document = generated_document(
-            self.model, self.text, self.tokens, GenerateRequest(1, layers=[0], heads=[0]), progress=progress
-        )
+        request = GenerateRequest(1, layers=[0], heads=[0])
+        document = generated_document(self.model, self.text, self.tokens, request, progress=progress)
         new = document.generated[0]
         text = self.text + document.continuation
         token = Token(len(self.tokens), new.text, new.id, len(self.text), len(text), new.special)
@@ -201,6 +196,7 @@ CACHED = 1 << 23
 """Weights that are kept of the heads looked at last."""
 
 Pair = tuple[int, int]
+"""(layer, head) of a head, or (query, key) of a link."""
 
 
 class LoadedRun:
@@ -279,18 +275,17 @@ class LoadedRun:
             return self._rows(head, np.asarray(row_range, np.int64))
         if place not in self._weights_by_head:
             self._weights_by_head[place] = self._rows(head, np.arange(len(self.queries)))
-            while (
-                sum(matrix.size for matrix in self._weights_by_head.values()) > CACHED
-                and len(self._weights_by_head) > 1
-            ):
-                self._weights_by_head.popitem(last=False)
+            matrices = self._weights_by_head
+            while len(matrices) > 1 and sum(matrix.size for matrix in matrices.values()) > CACHED:
+                matrices.popitem(last=False)
         self._weights_by_head.move_to_end(place)
         return self._weights_by_head[place][row_range.start : row_range.stop]
 
     def _rows(self, head: HeadRecord, rows: Ints) -> Floats:
-        visibility = (
-            None if head.visibility_bits is None else _unpack_visibility(head.visibility_bits[rows], head.columns)
-        )
+        """A head's weights of these query rows, float32 [row, key]; hidden pairs are NaN, as is a head without any."""
+        bits, visibility = head.visibility_bits, None
+        if bits is not None:
+            visibility = np.unpackbits(bits[rows], axis=-1, count=head.columns).astype(bool)
         match head.recipe:
             case Exact(weights):
                 matrix = weights[rows]
@@ -323,7 +318,7 @@ class LoadedRun:
             matrix = self.weights(place)
             return None if matrix is None else matrix[:, key]
         recipe = head.recipe
-        scores = numbers(recipe.q) @ _vector(recipe.k, key) * np.float32(recipe.scale)
+        scores = numbers(recipe.q) @ _matrix_row(recipe.k, key) * np.float32(recipe.scale)
         if recipe.softcap is not None:
             scores = np.float32(recipe.softcap) * np.tanh(scores / np.float32(recipe.softcap))
         if recipe.bias is not None:
@@ -339,7 +334,7 @@ class LoadedRun:
         """The strongest link from a word, or turned to it, of every head; uninformative links are left out."""
         request = (word, is_turned, len(self.heads))
         if self._strongest is None or self._strongest[0] != request:
-            out = self._out(word, is_turned=is_turned)
+            out = self.uninformative_links(word, is_turned=is_turned)
             by_head: dict[Pair, float] = {}
             for place in self.heads:
                 values = self.column(place, word) if is_turned else self.row(place, word)
@@ -348,8 +343,8 @@ class LoadedRun:
             self._strongest = request, by_head
         return self._strongest[1]
 
-    def _out(self, word: int, *, is_turned: bool) -> Bools:
-        """Which links from a word, or turned to it, say little."""
+    def uninformative_links(self, word: int, *, is_turned: bool) -> Bools:
+        """Which links from a word [key], or turned to it [query], say little, such as those to special tokens."""
         if not is_turned:
             return self.left_out.rows(np.array([word]))[0]
         out = self.left_out.queries | bool(self.left_out.keys[word])
@@ -357,10 +352,6 @@ class LoadedRun:
             if 0 <= word - offset < len(out):
                 out[word - offset] = True
         return out
-
-    def left_out_keys(self, query: int) -> Bools:
-        """Which keys say little where this query looks at them."""
-        return self._out(query, is_turned=False)
 
     def weight(self, place: Pair, query: int, key: int) -> float | None:
         """One weight; None where it is hidden or not known.
@@ -382,12 +373,8 @@ class LoadedRun:
         )
 
 
-def _unpack_visibility(bits: np.ndarray[Any, Any], columns: int) -> Bools:
-    return np.unpackbits(bits, axis=-1, count=columns).astype(bool)
-
-
-def _vector(matrix: FixedPoint | Floats, row: int) -> Floats:
-    """One row of a matrix that is kept either way."""
+def _matrix_row(matrix: FixedPoint | Floats, row: int) -> Floats:
+    """One row of a matrix that is kept as codes or as numbers, float32."""
     if isinstance(matrix, FixedPoint):
         return matrix.low + matrix.step * matrix.codes[row].astype(np.float32)
     vector: Floats = matrix[row]
@@ -409,13 +396,10 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
         layer, head = min(weights, key=lambda place: (-weights[place], place))
         row = loaded_run.row((layer, head), about)
         assert row is not None
-        open_keys = [
-            -1.0 if out or value != value else float(value)
-            for out, value in zip(loaded_run.left_out_keys(about), row, strict=True)
-        ]
-        return replace(state, layer=layer, head=head, query=about, key=open_keys.index(max(open_keys)))
+        out = loaded_run.uninformative_links(about, is_turned=False) | np.isnan(row)
+        return replace(state, layer=layer, head=head, query=about, key=int(np.where(out, -1.0, row).argmax()))
     every = [
-        (_are_words(loaded_run, query, key) and abs(query - key) > 1, weight, -layer, -head, query, key)
+        (_is_between_words(loaded_run, query, key) and abs(query - key) > 1, weight, -layer, -head, query, key)
         for (layer, head), record in loaded_run.heads.items()
         for query, key, weight in record.links[:3]
     ]
@@ -437,7 +421,7 @@ def pair_in_head(state: State, loaded_run: LoadedRun) -> State:
 def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
     """The words that stand where the chosen ones stood in the text, as pieces or merged."""
     query, key = (
-        next((index for index, token in enumerate(tokens) if _covers(token, old)), None)
+        next((index for index, token in enumerate(tokens) if _holds_beginning(token, old)), None)
         for tokens, old in (
             (loaded_run.queries, before.queries[state.query]),
             (loaded_run.keys, before.keys[state.key]),
@@ -446,14 +430,14 @@ def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
     return state if query is None or key is None else replace(state, query=query, key=key)
 
 
-def _covers(token: Token, earlier: Token) -> bool:
+def _holds_beginning(token: Token, earlier: Token) -> bool:
     """Whether a token holds the beginning of another one; one that is not of the text is known by its name."""
     if token.start is None or token.end is None or earlier.start is None:
         return token.start == earlier.start and token.text == earlier.text
     return token.start <= earlier.start < token.end
 
 
-def _are_words(loaded_run: LoadedRun, query: int, key: int) -> bool:
-    """Whether both are words, and neither a sign nor a single letter."""
+def _is_between_words(loaded_run: LoadedRun, query: int, key: int) -> bool:
+    """Whether both ends of a link are words, and neither a sign nor a single letter."""
     texts = (loaded_run.queries[query].text.strip(), loaded_run.keys[key].text.strip())
     return all(text.isalpha() and (len(text) > 1 or not text.isascii()) for text in texts)

@@ -6,7 +6,7 @@ A pane is a block of styled lines that knows what lies under each cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -65,6 +65,7 @@ def pooled(values: NDArray, block: int, *, signed: bool) -> NDArray:
 
 
 def _reduce_blocks(by: np.ufunc, values: NDArray, block: int) -> NDArray:
+    """A reduction, such as `np.fmax`, of every block × block cells of a matrix, float64."""
     down, across = (np.arange(0, size, block) for size in values.shape)
     values_by_block: NDArray = by.reduceat(by.reduceat(values, down, axis=0), across, axis=1).astype(np.float64)
     return values_by_block
@@ -77,13 +78,13 @@ def levels(fractions: NDArray) -> NDArray:
 
 
 @cache
-def style(palette: Palette, level: int) -> str:
-    """The style of a level: the colour behind, a readable one in front."""
+def level_style(palette: Palette, level: int) -> str:
+    """The style of a level: the colour behind, a readable one in front; "" for a hidden cell."""
     return "" if level == BLANK else palette.style(level / (SHADES - 1))
 
 
 @cache
-def _halves(palette: Palette, upper: int, lower: int) -> Piece:
+def _split_cell(palette: Palette, upper: int, lower: int) -> Piece:
     """A cell of two levels, one above the other."""
     above, below = (palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower))
     if above and below:
@@ -96,37 +97,34 @@ def palette_of(view: View, *, signed: bool) -> Palette:
     return diverging(view) if signed else sequential(view)
 
 
-def wholes(level_map: NDArray, across: int, view: View, *, signed: bool = False) -> list[list[Piece]]:
+def whole_cells(level_map: NDArray, across: int, view: View, *, signed: bool) -> list[Line]:
     """Levels [row, column] as pieces, each `across` cells wide, one for each run of one level."""
     palette, mark = palette_of(view, signed=signed), sign if signed else shade
-    out = []
+    lines: list[Line] = []
     for row in level_map:
         pieces: list[Piece] = []
         for start, stop, level in _runs(row):
-            size = (stop - start) * across
-            if level == BLANK or (view.color and not view.ascii):
-                pieces.append((" " * size, style(palette, level) if view.color else ""))
-            else:
-                char = mark(level / (SHADES - 1), ascii=view.ascii)
-                pieces.append((char * size, style(palette, level) if view.color else ""))
-        out.append(pieces)
-    return out
+            is_plain = level == BLANK or (view.color and not view.ascii)
+            char = " " if is_plain else mark(level / (SHADES - 1), ascii=view.ascii)
+            pieces.append((char * (stop - start) * across, level_style(palette, level) if view.color else ""))
+        lines.append(tuple(pieces))
+    return lines
 
 
-def halves(level_map: NDArray, view: View, *, signed: bool = False) -> list[list[Piece]]:
+def half_cells(level_map: NDArray, view: View, *, signed: bool) -> list[Line]:
     """Levels [row, column] as pieces, a cell wide and half a line high."""
     palette = palette_of(view, signed=signed)
     if len(level_map) % 2:
         level_map = np.vstack([level_map, np.full((1, level_map.shape[1]), BLANK, level_map.dtype)])
-    out = []
+    lines: list[Line] = []
     for first_row in range(0, len(level_map), 2):
         pair = (level_map[first_row].astype(np.int32) + 1) * 64 + level_map[first_row + 1] + 1
         pieces: list[Piece] = []
         for start, stop, both in _runs(pair):
-            char, cell_style = _halves(palette, both // 64 - 1, both % 64 - 1)
+            char, cell_style = _split_cell(palette, both // 64 - 1, both % 64 - 1)
             pieces.append((char * (stop - start), cell_style))
-        out.append(pieces)
-    return out
+        lines.append(tuple(pieces))
+    return lines
 
 
 def _runs(row: NDArray) -> list[tuple[int, int, int]]:
@@ -137,18 +135,18 @@ def _runs(row: NDArray) -> list[tuple[int, int, int]]:
     return [(start, stop, int(row[start])) for start, stop in pairwise(cuts)]
 
 
-def over(pieces: list[Piece], start: int, text: str, text_style: str) -> Line:
+def lay_over(pieces: Line, start: int, text: str, text_style: str) -> Line:
     """The pieces with `text` laid over them from cell `start` on; all cells one column wide."""
     out: list[Piece] = []
     column, stop = 0, start + len(text)
-    for piece, style_of in pieces:
+    for piece, piece_style in pieces:
         end = column + len(piece)
         if column < start:
-            out.append((piece[: start - column], style_of))
+            out.append((piece[: start - column], piece_style))
         if column <= start < end:
             out.append((text, text_style))
         if end > stop:
-            out.append((piece[max(stop - column, 0) :], style_of))
+            out.append((piece[max(stop - column, 0) :], piece_style))
         column = end
     return tuple(part for part in out if part[0])
 
@@ -198,24 +196,13 @@ Spot: TypeAlias = HeadSpot | PairSpot | WordSpot | RowSpot | KeySpot
 Spots: TypeAlias = Callable[[int, int], "Spot | None"]
 
 
-def nowhere(x: int, y: int) -> Spot | None:
-    """Nothing lies anywhere."""
-    del x, y
-    return None
-
-
 @dataclass(frozen=True)
 class Pane:
     """Lines, and what lies at column x of line y. width: cells of every line, None where they differ."""
 
     rows: tuple[Line, ...] = ()
-    spots: Spots = nowhere
+    spots: Spots = lambda x, y: None
     width: int | None = None
-
-    @classmethod
-    def of(cls, block: Lines) -> Pane:
-        """A block as it is."""
-        return cls(block.rows)
 
     @property
     def height(self) -> int:
@@ -223,31 +210,48 @@ class Pane:
         return len(self.rows)
 
 
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What a panel draws: what is looked at, in which run, for whom; and its room: so many cells wide, lines high. The
+    view is as wide as the room."""
+
+    state: State
+    loaded_run: LoadedRun
+    view: View
+    width: int
+    height: int
+
+    def sized(self, width: int, height: int) -> Scene:
+        """The same in another room."""
+        return replace(self, view=replace(self.view, width=width), width=width, height=height)
+
+    def fit(self, pane: Pane) -> Pane:
+        """A pane cut to this room, or filled with blanks."""
+        return fit_pane(pane, self.width, self.height, ascii=self.view.ascii)
+
+
 def blank(width: int, height: int) -> Pane:
-    """Nothing, this large."""
+    """A pane of blanks, this large."""
     return Pane((((" " * width, ""),),) * height, width=width)
 
 
 def stack_panes(panes: Sequence[Pane]) -> Pane:
-    """One below the other."""
-    starts: list[int] = []
-    rows: list[Line] = []
-    for pane in panes:
-        starts.append(len(rows))
-        rows += pane.rows
+    """The panes one below the other."""
     widths = {pane.width for pane in panes if pane.height}
 
     def spots(x: int, y: int) -> Spot | None:
-        for start, pane in zip(reversed(starts), reversed(panes), strict=True):
-            if y >= start:
-                return pane.spots(x, y - start) if y - start < pane.height else None
+        for pane in panes:
+            if y < pane.height:
+                return pane.spots(x, y)
+            y -= pane.height
         return None
 
-    return Pane(tuple(rows), spots, widths.pop() if len(widths) == 1 else None)
+    rows = tuple(row for pane in panes for row in pane.rows)
+    return Pane(rows, spots, widths.pop() if len(widths) == 1 else None)
 
 
-def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool = False) -> Pane:
-    """Exactly as wide and high: cut, or filled with blanks."""
+def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool) -> Pane:
+    """The pane exactly this wide and high: cut, or filled with blanks."""
     rows = list(pane.rows[:height])
     if pane.width != width:  # to measure lines is what takes time
         rows = [_fit_row(row, width, ascii) for row in rows]
@@ -256,6 +260,7 @@ def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool = False) -> Pan
 
 
 def _fit_row(row: Line, width: int, ascii: bool) -> Line:
+    """A line exactly this many cells wide: cut, or filled with blanks."""
     rest = width - line_width(row)
     if rest < 0:
         return _fit_row(clip_lines(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
@@ -294,36 +299,27 @@ class RankingRow:
     more: str = ""
 
 
-def ranking(rows: Sequence[RankingRow], chosen_row: int, view: View, width: int, height: int) -> Pane:
+def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     """The rows in this room, those around the chosen one."""
-    room = max(height, 1)
-    style = bar_style(view)
+    view, room, chosen_row = scene.view, max(scene.height, 1), min(scene.state.row, len(rows) - 1)
     top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
     visible_rows = rows[top : top + room]
     name = max((len(f"L{row.layer} H{row.head}") for row in visible_rows), default=0)
     number = max((cells(row.value_text) for row in visible_rows), default=0)
     more = max((cells(row.more) for row in visible_rows), default=0)
-    length = max(min(width - name - number - more - 6, BAR), 0)
+    length = max(min(scene.width - name - number - more - 6, BAR), 0)
     lines: list[Line] = []
     for index, row in enumerate(visible_rows, top):
-        text = (f"L{row.layer} H{row.head}".ljust(name), pad(row.value_text, number, "right"))
+        text = f" {f'L{row.layer} H{row.head}'.ljust(name)}  {pad(row.value_text, number, 'right')} "
         bar_text = bar(row.share, length, ascii=view.ascii) if length > 3 else ""
-        if index == chosen_row:
-            lines.append(
-                (
-                    (f" {text[0]}  {text[1]} ", cursor_style(view)),
-                    (" ", ""),
-                    *bar_pieces(bar_text, style),
-                    (f" {row.more}", ""),
-                )
-            )
-        else:
-            lines.append(((f" {text[0]}  {text[1]}  ", ""), *bar_pieces(bar_text, style), (f" {row.more}", FAINT)))
+        text_style, more_style = (cursor_style(view), "") if index == chosen_row else ("", FAINT)
+        bars = bar_pieces(bar_text, bar_style(view))
+        lines.append(((text, text_style), (" ", ""), *bars, (f" {row.more}", more_style)))
 
     def spots(x: int, y: int) -> Spot | None:
         return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None
 
-    return fit_pane(Pane(tuple(lines), spots), width, height, ascii=view.ascii)
+    return scene.fit(Pane(tuple(lines), spots))
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +343,7 @@ def cosine_of(row: EffectRow) -> float:
     return getattr(row.vector, "cosine", None) or 0.0
 
 
-def values(head_effects: HeadEffects | None) -> dict[Pair, float | None] | None:
+def effect_by_head(head_effects: HeadEffects | None) -> dict[Pair, float | None] | None:
     """The effect of every head, by which the grid is coloured; None where not all were taken away."""
     if head_effects is None or head_effects.every is None:
         return None
@@ -362,49 +358,38 @@ def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
     most = max((cosine_of(row) for row in every), default=0.0)
     return [
         RankingRow(
-            row.layer,
-            row.head,
-            cosine_of(row) / most if most else 0.0,
-            number(cosine_of(row)) if cosine_of(row) else "0",
-            _baseline(row),
+            row.layer, row.head, cosine / most if most else 0.0, number(cosine) if cosine else "0", _random_turn(row)
         )
-        for row in every
+        for row, cosine in zip(every, map(cosine_of, every), strict=True)
     ]
 
 
-def _baseline(row: EffectRow) -> str:
-    """What a random change of the size of the row's own turns the word by, for the rows that have it drawn."""
+def _random_turn(row: EffectRow) -> str:
+    """How far a random change of the same size turns the word, as written; "" for rows without one."""
     cosine = None if row.random is None else getattr(row.random.vector, "cosine", None)
     return "" if cosine is None else number(cosine)
 
 
-def effects(
-    state: State, loaded_run: LoadedRun, head_effects: HeadEffects | None, view: View, width: int, height: int
-) -> Pane:
-    """What was found, in words; then all heads, if they were asked for."""
-    close = replace(view, width=width)
+def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
+    """What taking heads away changed, in words; then all heads, if they were asked for. None: it is not known yet."""
+    view = scene.view
     if head_effects is None:
-        return fit_pane(Pane.of(remark("Taking the head away …", close)), width, height)
-    text_lines = _effects_text(
-        replace(state, query=head_effects.query, key=head_effects.key), loaded_run, head_effects, close
-    )
+        return scene.fit(Pane(remark("Taking the head away …", view).rows))
+    state = replace(scene.state, query=head_effects.query, key=head_effects.key)
+    texts: Iterable[str] = _effect_sentences(replace(scene, state=state), head_effects)
+    texts = texts if head_effects.every is None else [join_sentences(texts, view)]
+    text_rows = stack(*(remark(text, view, style="") for text in texts)).rows
     ranking_rows = effect_rows(head_effects)
     if not ranking_rows:
-        return fit_pane(Pane.of(text_lines), width, height, ascii=view.ascii)
-    above = Pane.of(stack(text_lines, Lines(((),))))
-    list_pane = ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, max(height - above.height, 1))
-    return fit_pane(stack_panes((above, list_pane)), width, height, ascii=view.ascii)
+        return scene.fit(Pane(text_rows))
+    above = Pane((*text_rows, ()))
+    below = ranking(ranking_rows, scene.sized(scene.width, max(scene.height - above.height, 1)))
+    return scene.fit(stack_panes((above, below)))
 
 
-def _effects_text(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Lines:
-    parts = list(_effect_sentences(state, loaded_run, head_effects, view))
-    if head_effects.every is not None:
-        return remark(join_sentences(parts, view), view, style="")
-    return stack(*(remark(part, view, style="") for part in parts))
-
-
-def _effect_sentences(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Iterator[str]:
-    link = link_name(state, loaded_run, view)
+def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
+    """What was taken away, what that changed in the word's last vector, and what may be asked next."""
+    view, link = scene.view, link_name(scene.state, scene.loaded_run, scene.view)
     word = link.partition(" -> " if view.ascii else " → ")[0]
     if head_effects.every is not None:
         yield say(view, "How far the last vector of {word} turns without each head:", word=word)
@@ -413,8 +398,8 @@ def _effect_sentences(state: State, loaded_run: LoadedRun, head_effects: HeadEff
         head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
         turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")
         yield say(view, turn, head=head, word=word, size=number(cosine_of(row)))
-        if _baseline(row):
-            yield say(view, "A random change of the same size turns it by {size}.", size=_baseline(row))
+        if _random_turn(row):
+            yield say(view, "A random change of the same size turns it by {size}.", size=_random_turn(row))
     if head_effects.cut_document is not None and head_effects.cut_document.effects:
         cut_size = number(cosine_of(head_effects.cut_document.effects[0]))
         yield say(view, "With the link {link} alone cut in this head it turns by {size}.", link=link, size=cut_size)
@@ -444,16 +429,16 @@ def search_rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
     return [RankingRow(layer, head, weight, f"{weight:.3f}") for weight, (layer, head) in weights]
 
 
-def search(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
-    """The ranking; each row's head is chosen as one moves along it."""
-    ranking_rows = search_rows(state, loaded_run)
+def search(scene: Scene) -> Pane:
+    """The heads by the weight of the chosen link; each row's head is chosen as one moves along it."""
+    ranking_rows = search_rows(scene.state, scene.loaded_run)
     if not ranking_rows:
-        return Pane.of(remark("No head is known to have this link.", replace(view, width=width)))
-    return ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, height)
+        return Pane(remark("No head is known to have this link.", scene.view).rows)
+    return ranking(ranking_rows, scene)
 
 
 def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
-    """The chosen link as it is written."""
+    """The chosen link as it is written, such as `it → animal`."""
     ends = (loaded_run.queries[state.query], loaded_run.keys[state.key])
     texts = [cut(label(word_name(token), ascii=view.ascii), 16, ascii=view.ascii) for token in ends]
     return (" -> " if view.ascii else " → ").join(texts)
@@ -471,45 +456,35 @@ def part_title(state: State, view: View) -> str:
     return say(view, "as matrices") if step is None else step_title(step, view)
 
 
-def why(
-    state: State, derivation: AttentionTopic | None, view: View, width: int, height: int, *, with_words: bool = True
-) -> Pane:
+def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) -> Pane:
     """The step in this room, from the line on that is its first; below it the chosen weight in one line.
 
-    with_words: whether it says in words what the step does.
+    derivation: None where it is not known yet. with_words: whether it says in words what the step does.
     """
+    state, view = scene.state, replace(scene.view, top=min(10, max(scene.height - 8, 3)))
     if derivation is None:
-        return fit_pane(Pane.of(remark("deriving …", replace(view, width=width))), width, height)
-    close = replace(view, width=width, top=min(10, max(height - 8, 3)))
+        return scene.fit(Pane(remark("deriving …", view).rows))
     step = STEPS[min(state.step, len(STEPS) - 1)]
-    sum_of = _in_a_line(derivation, state.key, close)
-    room = max(height - len(sum_of.rows) - 1, 1)
+    formula = _weight_formula(derivation, state.key, view)
+    room = max(scene.height - len(formula.rows) - 1, 1)
     if with_words:
-        steps = Derivation(derivation, close)
-        words = remark(say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), close, style="")
+        steps = Derivation(derivation, view)
+        words = remark(say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), view, style="")
         block = stack(words, line(""), getattr(steps, step)())
     else:
-        block = _whole(derivation, step, close, room)
+        block = _step_in_room(derivation, step, view, room)
     top = min(state.top, max(len(block.rows) - room, 0))
     lines = block.rows[top : top + room]
     lines_left = len(block.rows) - top - len(lines)
-    more: Line = (
-        (
-            (
-                spell(
-                    say(view, plural("↓ {count} more line", "↓ {count} more lines", count=lines_left)), ascii=view.ascii
-                ),
-                FAINT,
-            ),
-        )
-        if lines_left
-        else ()
-    )
-    rows = [*lines, *([()] * (room - len(lines))), more, *sum_of.rows]
-    return fit_pane(Pane(tuple(rows)), width, height, ascii=view.ascii)
+    more: Line = ()
+    if lines_left:
+        text = say(view, plural("↓ {count} more line", "↓ {count} more lines", count=lines_left))
+        more = ((spell(text, ascii=view.ascii), FAINT),)
+    rows = [*lines, *([()] * (room - len(lines))), more, *formula.rows]
+    return scene.fit(Pane(tuple(rows)))
 
 
-def _whole(derivation: AttentionTopic, step: str, view: View, room: int) -> Lines:
+def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) -> Lines:
     """A step with as many keys as leave its last line in sight; the others are told in one line."""
     keys = len(derivation.tokens) + derivation.extra_keys
     block: Lines = getattr(Derivation(derivation, view, keys), step)()
@@ -519,7 +494,7 @@ def _whole(derivation: AttentionTopic, step: str, view: View, room: int) -> Line
     return block
 
 
-def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
+def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
     """The chosen weight from its score: exp(score − max) / sum."""
     scores, softmax = derivation.step(Scores), derivation.step(SoftmaxRow)
     score = scores.scores[key] if key < len(scores.scores) else None
@@ -533,12 +508,16 @@ def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
 # Parts: what the score of the chosen link is the sum of.
 
 
-def parts(state: State, document: WhyDocument | None, view: View, width: int, height: int) -> Pane:
-    """What the score of the chosen link is the sum of: the answer in words, then the parts of both sides by size."""
-    close = replace(view, width=width, top=min(view.top, max((height - 12) // 2, 3)), few=False)
+def parts(scene: Scene, document: WhyDocument | None) -> Pane:
+    """What the score of the chosen link is the sum of: the answer in words, then the parts of both sides by size. None:
+    it is not known yet."""
+    view, height = (
+        replace(scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False),
+        scene.height,
+    )
     if document is None:
-        return fit_pane(Pane.of(remark("taking the score apart …", close)), width, height)
-    words = remark(join_sentences(why_sentences(document, close), close), close, style="")
-    block = stack(words, line(""), why_sides(document, close))
-    top = min(state.top, max(len(block.rows) - height, 0))
-    return fit_pane(Pane(block.rows[top : top + height]), width, height, ascii=view.ascii)
+        return scene.fit(Pane(remark("taking the score apart …", view).rows))
+    words = remark(join_sentences(why_sentences(document, view), view), view, style="")
+    block = stack(words, line(""), why_sides(document, view))
+    top = min(scene.state.top, max(len(block.rows) - height, 0))
+    return scene.fit(Pane(block.rows[top : top + height]))

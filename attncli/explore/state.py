@@ -48,6 +48,11 @@ class State:
         """The word that the sentence is about: the one that looks, or, turned, the one looked at."""
         return self.key if self.is_turned else self.query
 
+    @property
+    def compared_head(self) -> tuple[int, int] | None:
+        """The head whose weights are subtracted, while two heads are compared."""
+        return self.subtracted_head if self.sight == "difference" else None
+
     def sees(self, sight: SightName) -> State:
         """The same place in another sight, from its beginning."""
         return self if sight == self.sight else replace(self, sight=sight, row=0, top=0, step=0)

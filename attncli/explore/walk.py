@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event, Thread
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from attncli.draw.tour import STEP, TourStep, step_title
 from attncli.draw.view import View
@@ -13,14 +14,13 @@ from attncli.errors import AttnError
 from attncli.explore.frame import Notice
 from attncli.explore.head_grid import MEASURE_NAMES
 from attncli.explore.loaded_run import LoadedRun, Source, strongest_place
-from attncli.explore.panels import STEPS, HeadEffects, part_title
-from attncli.explore.panels import effect_rows as heads_ranked
-from attncli.explore.panels import search_rows as heads_found
+from attncli.explore.panels import STEPS, HeadEffects, effect_rows, part_title, search_rows
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
 from attncli.features.why.document import WhyDocument
 from attncli.inputs.token import SAMPLE
 from attncli.language import Message, listing, message, say, say_each, translate
+from attncli.measure.head_record import HeadRecord
 from attncli.models.model import Model
 
 # Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
@@ -28,6 +28,8 @@ from attncli.models.model import Model
 
 Post = Callable[[Callable[[], None]], None]
 """Has a function called in the thread of the screen."""
+WalkJob: TypeAlias = "Callable[[Work], Callable[[], None]]"
+"""What a piece of work does in a thread of its own; it returns what the thread of the screen does at its end."""
 
 
 class WorkCancelled(BaseException):
@@ -35,12 +37,10 @@ class WorkCancelled(BaseException):
 
 
 class Work:
-    """One piece of work. job: is given a function to be told the share done, which raises `WorkCancelled` where it is
-    to stop. on_error: is given what went wrong."""
+    """One piece of work. job: is handed it, and tells it the share done by `report`, which raises `WorkCancelled` where
+    it is to stop. on_error: is given what went wrong."""
 
-    def __init__(
-        self, post: Post, job: Callable[[Work], Callable[[], None]], *, name: str, on_error: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, post: Post, job: WalkJob, *, name: str, on_error: Callable[[Exception], None]) -> None:
         self.name, self.share = name, 0.0
         self._post, self._job, self._on_error = post, job, on_error
         self._stop = Event()
@@ -106,7 +106,6 @@ WORK = {
 """What is said while work of this kind goes on."""
 Over = Literal["help", "models"]
 """What is drawn over the screen."""
-WalkJob = Callable[[Work], Callable[[], None]]
 
 
 class WalkStage(Protocol):
@@ -173,7 +172,7 @@ class Walk:
             try:
                 for head in record.heads:
                     work.report(work.share)
-                    work.post(lambda head=head: self._take(loaded_run, head, work))  # type: ignore[misc]
+                    work.post(partial(self._add_head, loaded_run, head, work))
             finally:  # a run that is stopped lets its layer go
                 if isinstance(record.heads, Generator):
                     record.heads.close()
@@ -216,6 +215,7 @@ class Walk:
         return True
 
     def _enter(self, source: Source, loaded_run: LoadedRun) -> None:
+        """Show a run that has begun, of which no head is known yet."""
         self.source, self.loaded_run = source, loaded_run
         self.effects, self.derivations, self.explanations = None, {}, {}
         self.state = at_pair(self.state, loaded_run.extent, self.state.query, self.state.key)
@@ -223,16 +223,15 @@ class Walk:
             self.state = self.state.sees("matrix")
         self.stage.draw()
 
-    def _take(self, loaded_run: LoadedRun, head: object, work: Work) -> None:
-        from attncli.measure.head_record import HeadRecord
-
-        assert isinstance(head, HeadRecord)
+    def _add_head(self, loaded_run: LoadedRun, head: HeadRecord, work: Work) -> None:
+        """Take a head into its run, and show it soon if that is the run in sight."""
         loaded_run.add(head)
         loaded_run.share = work.share
         if loaded_run is self.loaded_run:
             self.stage.soon()
 
     def _finish(self, loaded_run: LoadedRun, then: Callable[[], None]) -> None:
+        """All heads of a run are known: go to a place that has something to see, unless one was chosen."""
         loaded_run.share, self.work = 1.0, None
         if not self.is_placed:
             self.is_placed = True
@@ -252,12 +251,10 @@ class Walk:
         assert self.loaded_run is not None
         state = self.state
         if state.sight in ("search", "effects") and state.focus == "words":
-            ranking_rows = (
-                heads_found(state, self.loaded_run) if state.sight == "search" else heads_ranked(self.effects)
-            )
-            if ranking_rows:
-                row = min(state.row, len(ranking_rows) - 1)
-                self.state = replace(state, row=row, layer=ranking_rows[row].layer, head=ranking_rows[row].head)
+            rows = search_rows(state, self.loaded_run) if state.sight == "search" else effect_rows(self.effects)
+            if rows:
+                row = min(state.row, len(rows) - 1)
+                self.state = replace(state, row=row, layer=rows[row].layer, head=rows[row].head)
         if state.sight == "why":
             self.state = replace(self.state, step=min(state.step, len(STEPS) - 1))
             self._derive()
@@ -270,18 +267,24 @@ class Walk:
             self.state = replace(at_head(self.state, self.loaded_run.extent, layer, head), focus="heads")
             self.follow()
 
-    def pair(self, query: int, key: int) -> None:
+    def go_to_pair(self, query: int, key: int) -> None:
         """Look at this pair of words."""
         if self.loaded_run is not None:
             self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), focus="words")
             self.follow()
 
-    def word(self, index: int, *, is_turned: bool) -> None:
+    def go_to_word(self, index: int, *, is_turned: bool) -> None:
         """Look at what this word looks at, or, turned, at who looks at it."""
         if self.loaded_run is not None:
             query, key = (self.state.query, index) if is_turned else (index, self.state.key)
             self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), is_turned=is_turned)
             self.follow()
+
+    @property
+    def known_run(self) -> LoadedRun:
+        """The run in sight, where one has begun."""
+        assert self.loaded_run is not None
+        return self.loaded_run
 
     @property
     def derivation(self) -> AttentionTopic | None:
@@ -338,6 +341,11 @@ class Stop:
     tour_step: TourStep | None = None
 
 
+AS_MATRICES = message("The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls.")
+FAREWELL = message(
+    "That is all there is to one weight. i takes a sentence of yours, / searches a link, d subtracts two heads, ? "
+    "tells every key."
+)
 STOPS = (
     Stop((), "matrix", "heads"),
     Stop((STEP["similarity"].words,), "why", "words", 0),
@@ -345,30 +353,16 @@ STOPS = (
     Stop((STEP["mask"].words,), "why", "words", 2),
     Stop((STEP["softmax"].words,), "why", "words", 3),
     Stop((STEP["output"].words, message("Look at one column: its terms add up to o.")), "why", "words", 4),
-    Stop(
-        (message("The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls."),),
-        "why",
-        "words",
-        5,
-    ),
+    Stop((AS_MATRICES,), "why", "words", 5),
     Stop((STEP["heads"].words, message("Up and down walks through them.")), "search", "words", tour_step=STEP["heads"]),
     Stop((STEP["effect"].words, message("e compares all heads.")), "effects", "words", tour_step=STEP["effect"]),
-    Stop(
-        (
-            message(
-                "That is all there is to one weight. i takes a sentence of yours, / searches a link, "
-                "d subtracts two heads, ? tells every key."
-            ),
-        ),
-        "matrix",
-        "heads",
-    ),
+    Stop((FAREWELL,), "matrix", "heads"),
 )
 """The steps of attention, with what goes before and what follows."""
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
-    """Where the tour begins: at the sample's own link, in the head with most of it; elsewhere where one is."""
+    """Where the tour begins: at the sample's own link, in the head with most of it; of another text where it is."""
     texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
     if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
         return replace(state, is_turned=False)
@@ -383,28 +377,23 @@ def error_text(error: AttnError, view: View) -> str:
     return translate(listing([error.what, error.expected], "; ") if error.expected else error.what, view.lang)
 
 
-def at_stop(state: State, stop: int) -> State:
-    """The place of a stop."""
-    tour_stop = STOPS[stop]
-    return replace(
-        state.sees(tour_stop.sight), focus=tour_stop.focus, step=tour_stop.step, top=0, row=0, subtracted_head=None
-    )
+def at_stop(state: State, number: int) -> State:
+    """The place of the tour's stop of this number."""
+    stop = STOPS[number]
+    return replace(state.sees(stop.sight), focus=stop.focus, step=stop.step, top=0, row=0, subtracted_head=None)
 
 
-def stop_in_sight(state: State, stop: int) -> int | None:
-    """The stop that tells of what is looked at now; None where the tour has no words for it."""
-    same = [
-        number
-        for number, tour_stop in enumerate(STOPS)
-        if tour_stop.sight == state.sight and (tour_stop.step == state.step)
-    ]
-    return stop if stop in same else min(same, key=lambda number: abs(number - stop), default=None)
+def stop_in_sight(state: State, number: int) -> int | None:
+    """The number of the stop that tells of what is looked at now, this one or the nearest to it; None where the tour
+    has no words for it."""
+    same = [place for place, stop in enumerate(STOPS) if (stop.sight, stop.step) == (state.sight, state.step)]
+    return min(same, key=lambda place: abs(place - number), default=None)
 
 
 SENTENCE = (
     message(
-        "Below is the sentence; the word in brackets looks at the others, and the tint says "
-        "how much. On the left every head has a colour: {colour}."
+        "Below is the sentence; the word in brackets looks at the others, and the tint says how much. On the left "
+        "every head has a colour: {colour}."
     ),
     message("how strong its strongest link from that word is"),
 )
@@ -412,31 +401,26 @@ SENTENCE = (
 
 TURNED_SENTENCE = (
     message(
-        "Below is the sentence; the others look at the word in brackets, and the tint says "
-        "how much. On the left every head has a colour: {colour}."
+        "Below is the sentence; the others look at the word in brackets, and the tint says how much. On the left every "
+        "head has a colour: {colour}."
     ),
     message("how strong its strongest link to that word is"),
 )
 """The same where the chosen word is looked at."""
 
 
-def caption(state: State, stop: int, view: View) -> str:
-    """The words of a stop; a step of the derivation has the number that its title has. The colours of the heads and the
-    tint of the sentence are told as they are now."""
-    words = STOPS[stop].words
-    if words:
-        text = " ".join(say_each(view, *words))
+def caption(state: State, number: int, view: View) -> str:
+    """The words of the tour's stop of this number; a step of the derivation has the number that its title has. The
+    colours of the heads and the tint of the sentence are told as they are now."""
+    stop, title = STOPS[number], ""
+    if stop.words:
+        text = " ".join(say_each(view, *stop.words))
     else:
         template, colour = TURNED_SENTENCE if state.is_turned else SENTENCE
-        text = say(
-            view, template, colour=say(view, colour if state.measure == "word" else MEASURE_NAMES[state.measure])
-        )
-    tour_stop = STOPS[stop]
-    title = (
-        part_title(state, view)
-        if tour_stop.sight == "why"
-        else step_title(tour_stop.tour_step, view)
-        if tour_stop.tour_step
-        else ""
-    )
+        colour = colour if state.measure == "word" else MEASURE_NAMES[state.measure]
+        text = say(view, template, colour=say(view, colour))
+    if stop.sight == "why":
+        title = part_title(state, view)
+    elif stop.tour_step is not None:
+        title = step_title(stop.tour_step, view)
     return f"{title} · {text}" if title else text

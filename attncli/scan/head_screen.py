@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
 from attncli.draw.numbers import format_fixed, percent
@@ -48,6 +49,31 @@ WHY_PARTS = 5
 """Parts of either side that a screen tells, the largest."""
 
 
+@dataclass(frozen=True)
+class ScanShown:
+    """A scan as it is shown. metric: of the grid and the examples. head: the one that is shown closely, None for all;
+    deciles: with texts of its whole distribution in place of the strongest; alike: the heads most like it; comparison:
+    with another scan; shades: where the head looks in these texts, None for unshaded."""
+
+    document: ScanDocument
+    metric: str
+    head: ScanHead | None
+    deciles: bool
+    alike: AlikeHeads | None = None
+    comparison: ScanCompareDocument | None = None
+    shades: Shading | None = None
+
+    @property
+    def heads(self) -> Sequence[ScanHead]:
+        """The heads that the screen is about."""
+        return self.document.heads if self.head is None else [self.head]
+
+
+def of_one_head(draw: Callable[[ScanHead, ScanShown, View], Lines]) -> Callable[[ScanShown, View], Lines]:
+    """A part of the screen that draws the head shown closely; nothing where all heads are shown."""
+    return lambda shown, view: Lines() if shown.head is None else draw(shown.head, shown, view)
+
+
 def label_text(scan_label: ScanLabel, view: View) -> str:
     """A label with its offset; in another language with its English name, by which it is looked up."""
     name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
@@ -56,25 +82,20 @@ def label_text(scan_label: ScanLabel, view: View) -> str:
 
 
 def why_parts(head: ScanHead, view: View) -> Lines:
-    """The parts that add most to the advantage of a head's strongest links, on either side."""
+    """The parts that add most to the advantage of a head's strongest links, on either side; nothing where its links
+    were not taken apart."""
     if not isinstance(head.why, ScanWhy):
         return Lines()
-    title = say(view, "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
+    title = message("why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
     if head.why.advantage is None:
-        none = say(view, "In no text is the score of its strongest link above what its row expects.")
-        return heading(title, none, view)
+        return heading(title, "In no text is the score of its strongest link above what its row expects.", view)
     rows = []
     for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
         ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}_share")))
         for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
-            rows.append(
-                [
-                    say(view, side_title) if place == 0 else "",
-                    say(view, part_name(part)),
-                    number(getattr(part, f"{side}_share"), view),
-                    interval_text(getattr(part, f"{side}_ci95"), view),
-                ]
-            )
+            share, ci95 = getattr(part, f"{side}_share"), getattr(part, f"{side}_ci95")
+            title_cell = say(view, side_title) if place == 0 else ""
+            rows.append([title_cell, say(view, part_name(part)), number(share, view), interval_text(ci95, view)])
     note = message(
         "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects",
         texts=f"{head.why.texts:,}",
@@ -92,23 +113,21 @@ def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
         if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
             continue
         query, key = (max(head.why.parts, key=lambda part: getattr(part, f"{side}_share")) for side in ("query", "key"))
-        texts.append(
-            say(
-                view,
-                "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and the token that is "
-                "looked at {answers}.",
-                layer=head.layer,
-                head=head.head,
-                asks=_brought(query, query.query_share),
-                answers=_brought(key, key.key_share),
-            )
+        text = message(
+            "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and the token that is "
+            "looked at {answers}.",
+            layer=head.layer,
+            head=head.head,
+            asks=_largest_part_phrase(query, query.query_share),
+            answers=_largest_part_phrase(key, key.key_share),
         )
+        texts.append(say(view, text))
     return texts
 
 
-def _brought(part: ScanWhyPart, share: float) -> Message:
-    """A part of a token as a sentence names it, with its share of the advantage; of more than all, what the others take
-    away again."""
+def _largest_part_phrase(part: ScanWhyPart, share: float) -> Message:
+    """What a token brings to a score, such as "above all its position (60% of the advantage)"; of a share above 1 also
+    what the other parts take away again."""
     if share < QUARTER:
         return message("no part above all others")
     amount = message("{share} of the advantage", share=percent(share))
@@ -120,6 +139,7 @@ def _brought(part: ScanWhyPart, share: float) -> Message:
 
 
 def _part_phrase(part: ScanWhyPart) -> Message:
+    """A part of a token as a sentence names it, such as "the word itself"."""
     match part.kind:
         case "token":
             return message("the word itself")
@@ -159,8 +179,10 @@ def share_text(share: float, between: list[float] | None, view: View) -> str:
     return f"{percent(share)} ({ends})"
 
 
-def kinds_of_head(head: ScanHead, view: View) -> Lines:
+def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """What a head looks at by kind of token and by distance, beside what uniform attention would."""
+    if not KINDS.keys() & head.metrics.keys():
+        return Lines()
     rows = [
         [
             say(view, title),
@@ -176,12 +198,12 @@ def kinds_of_head(head: ScanHead, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "right"],
-        title=say(view, "what {head} looks at", head=f"L{head.layer} H{head.head}"),
-        note=say(view, "share of its weight, mean over texts; by chance: of uniform attention"),
+        title=message("what {head} looks at", head=f"L{head.layer} H{head.head}"),
+        note="share of its weight, mean over texts; by chance: of uniform attention",
     )
 
 
-def metrics_of_head(head: ScanHead, view: View) -> Lines:
+def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """Every metric of a head over the corpus, beside what uniform attention has."""
     rows = [
         [
@@ -201,45 +223,40 @@ def metrics_of_head(head: ScanHead, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "right", "right", "right", "right"],
-        title=say(view, "metrics of {head}", head=f"L{head.layer} H{head.head}"),
-        note=say(view, "mean over texts, and over query rows"),
+        title=message("metrics of {head}", head=f"L{head.layer} H{head.head}"),
+        note="mean over texts, and over query rows",
     )
 
 
-def strongest_examples(
-    head: ScanHead, document: ScanDocument, name: str, view: View, shades: Shading | None = None
-) -> Lines:
-    """The texts in which a metric is largest. shades: where the head looks in them; None for unshaded."""
-    examples = [example for example in head.top if example.metric == name][
-        : None if view.full else EXAMPLES if view.few else view.top
-    ]
+def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
+    """The texts in which the metric that is shown is largest."""
+    name, count = shown.metric, None if view.full else EXAMPLES if view.few else view.top
     write = number if name in head.metrics else turn
-    title = say(view, "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name)
-    note = message("the texts in which it is largest")
+    examples = [example for example in head.top if example.metric == name][:count]
     rows = [((write(example.value, view),), example) for example in examples]
-    return _texts(head, document, title, note, (message("value"),), rows, view, shades)
+    title = message("strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name)
+    return _text_table(head, shown, view, title, message("the texts in which it is largest"), (message("value"),), rows)
 
 
-def _place(files: Sequence[str], text: ScanExample | ScanText, view: View) -> str:
-    """Where a text stands: its file, of a long name the end, and its line."""
+def _place_in_corpus(files: Sequence[str], text: ScanExample | ScanText, view: View) -> str:
+    """Where a text stands, such as `news.txt:12`: its file, of a long name the end, and its line from 1."""
     return f"{label(files[text.file], ascii=view.ascii)[-FILE:]}:{text.line + 1}"
 
 
-def frequent_links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
+def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """Which tokens the head's strongest links go between, beside what chance would make."""
-    links = list(head.links or ())[: None if view.full else PAIRS]
-    arrow = spell(" → ", ascii=view.ascii)
+    if not head.links:
+        return Lines()
+    arrow, dash = spell(" → ", ascii=view.ascii), spell("–", ascii=view.ascii)
     rows = [
         [
             f"{short(link.query.text, NAME, view)}{arrow}{short(link.key.text, NAME, view)}",
-            f"{link.links:,}"
-            if link.most == link.links
-            else f"{link.links:,}{spell('–', ascii=view.ascii)}{link.most:,}",
+            f"{link.links:,}" if link.most == link.links else f"{link.links:,}{dash}{link.most:,}",
             f"{link.chance:,.1f}",
-            _lift(link, view),
-            share_text(link.texts / max(document.done.texts, 1), link.share_ci95, view),
+            _lift_text(link, view),
+            share_text(link.texts / max(shown.document.done.texts, 1), link.share_ci95, view),
         ]
-        for link in links
+        for link in head.links[: None if view.full else PAIRS]
     ]
     columns = say_each(view, message("query and key"), message("links"), message("by chance"), message("lift"))
     note = plural(
@@ -247,19 +264,19 @@ def frequent_links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
         "here; texts: share with one",
         "strongest links of {count:,} query rows; lift: how many times what chance makes, with tokens as frequent as "
         "here; texts: share with one",
-        count=document.link_rows or 0,
+        count=shown.document.link_rows or 0,
     )
     return table(
         [*columns, say(view, "texts")],
         rows,
         view,
         align=["left", "right", "right", "right", "left"],
-        title=say(view, "which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
-        note=say(view, note),
+        title=message("which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
+        note=note,
     )
 
 
-def _lift(link: FrequentLink, view: View) -> str:
+def _lift_text(link: FrequentLink, view: View) -> str:
     """A pair's lift, with its interval where there is room for one."""
     if link.lift is None:
         return "-"
@@ -269,88 +286,88 @@ def _lift(link: FrequentLink, view: View) -> str:
     return f"{link.lift:,.1f} ({low:,.1f}{spell('–', ascii=view.ascii)}{high:,.1f})"
 
 
-def texts_of_deciles(
-    head: ScanHead, document: ScanDocument, name: str, view: View, shades: Shading | None = None
-) -> Lines:
-    """Texts of each tenth of a metric's values, then any texts: drawn by a hash, all as likely. shades: where the head
-    looks in them; None for unshaded."""
+def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
+    """Texts of each tenth of the metric's values, then any texts: drawn by a hash, all as likely."""
+    if not head.sample:
+        return Lines()
+    name, texts = shown.metric, shown.document.texts or []
     write = number if name in head.metrics else turn
-    texts = document.texts or []
     rows, before = [], 0
-    for example in (example for example in head.sample or () if example.metric == name):
+    for example in (example for example in head.sample if example.metric == name):
         decile = 0 if example.decile is None else example.decile
         if decile == before and not view.full and decile:
             continue
         tenth = f"{decile}" if decile else say(view, "any")
         rows.append(((tenth, write(example.value, view)), texts[example.text]))
         before = decile
-    title = say(view, "texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name)
+    title = message("texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name)
     note = message("drawn by a hash of each text; tenth 10: the largest values; any: of all texts")
-    return _texts(head, document, title, note, (message("tenth"), message("value")), rows, view, shades)
+    return _text_table(head, shown, view, title, note, (message("tenth"), message("value")), rows)
 
 
-def _texts(
+def _text_table(
     head: ScanHead,
-    document: ScanDocument,
-    title: str,
+    shown: ScanShown,
+    view: View,
+    title: Message,
     note: Message,
     columns: Sequence[Message],
     rows: Sequence[tuple[Sequence[str], ScanExample | ScanText]],
-    view: View,
-    shades: Shading | None,
 ) -> Lines:
-    """A table of texts, each beside what `columns` name; shaded, below it."""
-    files = tails(document.plan.corpus)
+    """A table of texts, each behind its cells of `columns`; of shaded texts each as a block, its cells below it."""
+    files = tails(shown.document.plan.corpus)
     names = say_each(view, *columns)
-    if shades is None:
+    if shown.shades is None:
         return table(
             [*names, "", say(view, "text")],
-            [[*cells, _place(files, text, view), label(text.text, ascii=view.ascii)] for cells, text in rows],
+            [[*cells, _place_in_corpus(files, text, view), label(text.text, ascii=view.ascii)] for cells, text in rows],
             view,
             align=[*["right"] * len(names), "left", "left"],
             title=title,
-            note=say(view, note),
+            note=note,
             faint=(len(names),),
         )
-    tokens, looks = shades
+    tokens, looks = shown.shades
     blocks = []
     for cells, text in rows:
         query, row = looks.get((text.file, text.line, head.layer, head.head), (-1, ()))
         known = tokens.get((text.file, text.line))
-        shown = (
+        shaded_text = (
             Lines((((label(text.text, ascii=view.ascii), ""),),))
             if known is None
             else sentence(words(text.text, known, list(row) or [None] * len(known), frozenset({query})), view)
         )
         facts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
-        blocks.append(stack(shown, remark(" · ".join([*facts, _place(files, text, view)]), view)))
-    tint = say(view, "in brackets: the token that looks; tint: the weight that the word gets")
-    return stack_spaced(stack(heading(title, say(view, note), view), remark(tint, view)), *blocks)
+        blocks.append(stack(shaded_text, remark(" · ".join([*facts, _place_in_corpus(files, text, view)]), view)))
+    tint = remark("in brackets: the token that looks; tint: the weight that the word gets", view)
+    return stack_spaced(stack(heading(title, note, view), tint), *blocks)
 
 
-def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
+def furthest_link(head: ScanHead, view: View) -> list[str]:
     """Which of the head's most frequent links chance makes least: the one of the largest lift; others may have the
     same."""
     above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
     if not above:
         return []
     link = max(above, key=lambda link: link.lift or 0.0)
-    return [
-        say(
-            view,
-            "None of its {most} commonest links is further above chance than {query} → {key}: {links}, {lift} times as "
-            "many as chance makes.",
-            most=min(PAIRS, len(head.links or ())),
-            query=quote_text(link.query.text.strip() or link.query.text, view),
-            key=quote_text(link.key.text.strip() or link.key.text, view),
-            links=say(view, plural("{count:,} link", "{count:,} links", count=link.links)),
-            lift=f"{link.lift:,.1f}",
-        )
-    ]
+    query, key = (quote_text(token.text.strip() or token.text, view) for token in (link.query, link.key))
+    furthest = message(
+        "None of its {most} commonest links is further above chance than {query} → {key}: {links}, {lift} times as "
+        "many as chance makes.",
+        most=min(PAIRS, len(head.links or ())),
+        query=query,
+        key=key,
+        links=plural("{count:,} link", "{count:,} links", count=link.links),
+        lift=f"{link.lift:,.1f}",
+    )
+    return [furthest]
 
 
-def changes_of_head(head: ScanHead, comparison: ScanCompareDocument, view: View) -> Lines:
-    """Where a head differs most between two scans."""
+def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
+    """Where a head differs most between two scans; nothing without another scan."""
+    comparison = shown.comparison
+    if comparison is None:
+        return Lines()
     every = [row for row in comparison.differences if (row.layer, row.head) == (head.layer, head.head)]
     rows = [
         [
@@ -363,33 +380,27 @@ def changes_of_head(head: ScanHead, comparison: ScanCompareDocument, view: View)
         for row in (every if view.full else every[: view.top])
     ]
     first, second = (safe(plan.model_with_adapters(plan.model)) for plan in (comparison.a, comparison.b))
-    title = say(view, "{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second)
     return table(
         [say(view, "metric"), "a", "b", say(view, message("Cliff's δ")), "q"],
         rows,
         view,
         align=["left", "right", "right", "right", "right"],
-        title=title,
-        note=say(view, "means within common strata of length, the largest effect first; q over all heads and metrics"),
+        title=message("{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second),
+        note="means within common strata of length, the largest effect first; q over all heads and metrics",
     )
 
 
-def heads_like(head: ScanHead, alike: AlikeHeads, view: View) -> Lines:
-    """The heads most like one: by what they do, then by what they read and write."""
-    count = max(len(alike.by_doing), len(alike.by_weights))
-    rows = []
-    for place in range(count):
-        doing = alike.by_doing[place] if place < len(alike.by_doing) else None
-        weights = alike.by_weights[place] if place < len(alike.by_weights) else None
-        rows.append(
-            [
-                "" if doing is None else f"L{doing.layer} H{doing.head}",
-                "" if doing is None else number(doing.value, view),
-                "" if doing is None else interval_text(doing.ci95, view),
-                "" if weights is None else f"L{weights.layer} H{weights.head}",
-                "" if weights is None else number(weights.value, view),
-            ]
-        )
+def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
+    """The heads most like one: by what they do, then by what they read and write; nothing where that is not known."""
+    alike = shown.alike
+    if alike is None:
+        return Lines()
+    by_doing = [
+        [f"L{row.layer} H{row.head}", number(row.value, view), interval_text(row.ci95, view)] for row in alike.by_doing
+    ]
+    by_weights = [[f"L{row.layer} H{row.head}", number(row.value, view)] for row in alike.by_weights]
+    pairs = zip_longest(by_doing, by_weights)
+    rows = [[*(doing or [""] * 3), *(weights or [""] * 2)] for doing, weights in pairs]
     note = (
         message(
             "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel: what their "
@@ -407,6 +418,6 @@ def heads_like(head: ScanHead, alike: AlikeHeads, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left", "left", "right"],
-        title=say(view, "the heads most like {head}", head=f"L{head.layer} H{head.head}"),
-        note=say(view, note),
+        title=message("the heads most like {head}", head=f"L{head.layer} H{head.head}"),
+        note=note,
     )
