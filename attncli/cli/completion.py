@@ -52,11 +52,11 @@ def pages(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def orders(ctx: typer.Context, incomplete: str) -> list[str]:
     """The metrics to sort heads by; after a colon, the direction."""
-    from attncli.features.explain.softmax_topics import metric_names
+    from attncli.measure.metric import METRICS
 
     del ctx
     name, colon, _ = incomplete.partition(":")
-    return [f"{name}:asc", f"{name}:desc"] if colon else metric_names()
+    return [f"{name}:asc", f"{name}:desc"] if colon else list(METRICS)
 
 
 def metric(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -115,9 +115,9 @@ def models(ctx: typer.Context, incomplete: str) -> list[str]:
 def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
     """The metrics of heads, the last of several apart by commas."""
     del ctx
-    from attncli.features.explain.softmax_topics import metric_names
+    from attncli.measure.metric import METRICS
 
-    return _after_comma(incomplete, [*metric_names(), "all"])
+    return _after_comma(incomplete, [*METRICS, "all"])
 
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -132,6 +132,17 @@ def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int)
     return precision + MORE
 
 
+def adding_column(terms: Sequence[float | None], total: float | None, precision: int) -> tuple[list[str], str]:
+    """The terms of a sum and its total as texts of one column, points in line: the total with `precision` digits, the
+    terms with as many more as they need to add up to it as printed. What is None is too large for a float: `inf`."""
+    numbers = [term for term in terms if term is not None]
+    digits = precision
+    if total is not None and len(numbers) == len(terms):
+        digits = adding_digits([(numbers, total)], precision)
+    texts = ["inf" if term is None else format_fixed(term, digits) for term in terms]
+    return texts, "inf" if total is None else format_fixed(total, precision) + " " * (digits - precision)
+
+
 def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -> bool:
     """Whether terms printed with `digits` add up to the total printed with `precision`."""
     last = Decimal(1).scaleb(-precision)

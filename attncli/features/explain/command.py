@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -61,66 +61,33 @@ SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "m
 """Those of a topic without a text, whose document is small."""
 
 
-def one_layer(model: Model, options: ModelOptions) -> int:
+def chosen_layer(model: Model, options: ModelOptions) -> int:
     """The layer that `--layer` names; the first that attends if it names none. Raises as `numbers` and `single`."""
     selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
     return model.spec.attending()[0] if selection is EVERY else single(selection, "layer")
 
 
-def one_head(model: Model, options: ModelOptions) -> tuple[int, int]:
-    """The layer and the head that `--layer` and `--head` name; the first that attends, and 0, where they name none."""
-    layer = one_layer(model, options)
-    return layer, single(request.numbers(options.head, "head", model.spec.blocks[layer].attention.heads), "head")
-
-
-def strongest_head(
-    environment: Environment,
-    model: Model,
-    setup: RunSetup,
-    text: str,
-    tokens: Sequence[Token],
-    query: int,
-    *,
-    whole_layer: bool = False,
-) -> tuple[int, int]:
-    """The layer and the head that `--layer` and `--head` name; of a checkpoint, where one of them is open, the one in
-    which the query has its strongest link. Standard error says which that is. whole_layer: whether all heads of the
-    layer are explained."""
-    from attncli.features.explain import compute as explaining
-
-    layer, head = chosen_place(model, setup.model)
-    return explaining.strongest_head(
-        model,
-        text,
-        tokens,
-        query,
-        layer=layer,
-        head=head,
-        whole_layer=whole_layer,
-        note=environment.note,
-        on_cost=partial(_refuse_search, setup.compute),
-    )
-
-
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
     """The layer and the head that `--layer` and `--head` name, None for what is open. Raises as `numbers` and
     `single`."""
-    layer = None if options.layer is None else one_layer(model, options)
+    layer = None if options.layer is None else chosen_layer(model, options)
     if options.head is None:
         return layer, None
     searched = layer is None and model.identity.source == "checkpoint"
-    layers = model.spec.attending() if searched else [one_layer(model, options)]
+    layers = model.spec.attending() if searched else [chosen_layer(model, options)]
     most = max(model.spec.blocks[index].attention.heads for index in layers)
     return layer, single(request.numbers(options.head, "head", most), "head")
 
 
-def _refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -> None:
+def refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -> None:
+    """Raise LimitError if the search for the strongest head takes too much memory. count: tokens of the text."""
     del count
     request.refuse_memory(expected.peak, compute, "--layer L --head H, or a shorter text")
 
 
 def single(selection: Selection, what: str) -> int:
-    """The only layer or head chosen; 0 if none was. Raises UsageError for several."""
+    """The only layer or head of a selection; 0 if it is of all. what: "layer" or "head". Raises UsageError for
+    several."""
     numbers = [0] if selection is EVERY else list(selection)
     if len(numbers) > 1:
         raise UsageError(
@@ -145,10 +112,18 @@ def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOut
 
 def write_explanation(document: ExplainDocument, output: ExplainOutput, environment: Environment, view: View) -> None:
     """Answer with an explanation: one step after each key with `--step`, else at once."""
-    if output.step:
-        _by_steps(document, environment, view)
+    if not output.step:
+        write_with_figure([document], output, environment, view)
         return
-    write_with_figure([document], output, environment, view)
+    from attncli.draw.lines import as_text
+    from attncli.features.explain.screen import explain_blocks
+
+    for index, block in enumerate(block for block in explain_blocks(document, view) if block.rows):
+        if index:
+            environment.write(b"\n")
+            if wait_for_key(message("— any key for the next step, q ends —"), view, environment):
+                return
+        environment.write(as_text(block, view).encode())
 
 
 def check_steps(output: ExplainOutput, environment: Environment) -> None:
@@ -172,18 +147,6 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
         raise UsageError("--step waits for a key, and nobody is at a terminal", expected="a terminal, or no --step")
 
 
-def _by_steps(document: ExplainDocument, environment: Environment, view: View) -> None:
-    from attncli.draw.lines import as_text
-    from attncli.features.explain.screen import explain_blocks
-
-    for index, block in enumerate(block for block in explain_blocks(document, view) if block.rows):
-        if index:
-            environment.write(b"\n")
-            if wait_for_key(message("— any key for the next step, q ends —"), view, environment):
-                return
-        environment.write(as_text(block, view).encode())
-
-
 # The topics of `attn explain` that are about a whole layer: position, mask, multihead, residual.
 
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
@@ -194,11 +157,11 @@ SEVERAL = redeclare(declarations.NUM_HEADS, help=f"Number of heads. [default: {H
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where in a model a topic looks: one text's tokens, a layer, a head, a query."""
+class TopicPlace:
+    """Where in a model a topic looks: one text's tokens, a layer, a head, the query's position."""
 
     model: Model
-    text: Text
+    text: str
     tokens: list[Token]
     layer: int
     head: int
@@ -221,20 +184,16 @@ def position(
     from attncli.features.explain.compute import position_document
 
     environment: Environment = ctx.obj
-    first_place = _place(environment, text, setup, query, strongest=True)
-
-    def models() -> Iterator[Model]:
-        if first_place.model.identity.source == "checkpoint":
-            yield first_place.model
-            return
-        ways = (
-            POSITIONS if setup.attention.position is None else tuple(dict.fromkeys(("none", setup.attention.position)))
-        )
-        for option_set in with_positions(ways, setup.attention, first_place.model):
-            yield model_under(environment, first_place.model, replace(setup, attention=option_set), text.tokenizer)
-
-    place = {"layer": first_place.layer, "head": first_place.head, "query": first_place.query}
-    give_topic(ctx, position_document(models(), first_place.text.text, first_place.tokens, **place), output)
+    place = topic_place(environment, text, setup, query)
+    position = setup.attention.position
+    names = POSITIONS if position is None else dict.fromkeys(("none", position))
+    is_fixed = place.model.identity.source == "checkpoint"
+    variants = [] if is_fixed else with_positions(names, setup.attention, place.model)
+    models = models_under(variants, environment, place.model, setup, text.tokenizer)
+    document = position_document(
+        models, place.text, place.tokens, layer=place.layer, head=place.head, query=place.query
+    )
+    give_topic(ctx, document, output)
 
 
 def mask(
@@ -254,15 +213,13 @@ def mask(
     """
     from attncli.features.explain.compute import mask_topic_document
 
-    environment: Environment = ctx.obj
     _refuse_mask_names([] if text.text is None else [text.text, *(others or ())])
     if setup.attention.mask is None and setup.model.model is None and not others:
         setup = replace(setup, attention=replace(setup.attention, mask=["causal"]))
-    place_shown = None if query is not None or setup.attention.mask != ["causal"] else "middle"
-    place = _place(environment, text, setup, query, shown=place_shown, strongest=True)
+    place = topic_place(ctx.obj, text, setup, query, in_middle=setup.attention.mask == ["causal"])
     more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
-        place.model, place.text.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
+        place.model, place.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
     )
     give_topic(ctx, document, output)
 
@@ -300,8 +257,8 @@ def multihead(
     """
     from attncli.features.explain.compute import multihead_document
 
-    place = _place(ctx.obj, text, setup, query, heads=HEADS, whole_layer=True)
-    document = multihead_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
+    place = topic_place(ctx.obj, text, setup, query, heads=HEADS, whole_layer=True)
+    document = multihead_document(place.model, place.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
 
@@ -320,26 +277,27 @@ def residual(
 
     if setup.model.model is None:  # what the topic is about is there without being asked for
         setup = replace(setup, model=replace(setup.model, residual=True, layer_norm=True))
-    place = _place(ctx.obj, text, setup, query, whole_layer=True)
-    document = residual_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
+    place = topic_place(ctx.obj, text, setup, query, whole_layer=True)
+    document = residual_document(place.model, place.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
 
-def _place(
+def topic_place(
     environment: Environment,
     text: TextOptions,
     setup: RunSetup,
     query: str | None,
     *,
     heads: int = 1,
-    shown: str | None = None,
-    strongest: bool = False,
+    in_middle: bool = False,
     whole_layer: bool = False,
-) -> Place:
-    """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
-    whether of a checkpoint the head that is not named is the one with the query's
-    strongest link. whole_layer: whether that is said of the layer."""
-    from attncli.features.explain.compute import default_query
+) -> TopicPlace:
+    """What the options name; of a checkpoint, where layer or head is open, those of the query's strongest link.
+
+    query: the last word where it is None, or, if in_middle, the token in the middle. heads: how many seeded weights
+    have unless `--num-heads` says. whole_layer: whether the topic is about all heads of the layer.
+    """
+    from attncli.features.explain.compute import default_query, strongest_head
     from attncli.features.run.compute import RunRequest
 
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=heads)
@@ -348,34 +306,45 @@ def _place(
     if query is not None:
         index = request.query_index(environment, tokens, query)
     else:
-        index = len(tokens) // 2 if shown == "middle" else default_query(tokens)
-    if strongest or whole_layer:
-        layer, head = strongest_head(
-            environment, loaded_model, setup, source_text.text, tokens, index, whole_layer=whole_layer
-        )
-    else:
-        layer, head = one_head(loaded_model, setup.model)
+        index = len(tokens) // 2 if in_middle else default_query(tokens)
+    chosen_layer, chosen_head = chosen_place(loaded_model, setup.model)
+    layer, head = strongest_head(
+        loaded_model,
+        source_text.text,
+        tokens,
+        index,
+        layer=chosen_layer,
+        head=chosen_head,
+        whole_layer=whole_layer,
+        note=environment.note,
+        on_cost=partial(refuse_search, setup.compute),
+    )
     request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), setup.compute, "a shorter text")
-    return Place(loaded_model, source_text, tokens, layer, head, index)
+    return TopicPlace(loaded_model, source_text.text, tokens, layer, head, index)
 
 
-def with_positions(ways: Sequence[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
-    """The attention with its positions told in each of these ways; RoPE turns pairs of entries, and heads of an odd
-    width are without it."""
+def with_positions(names: Iterable[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
+    """The attention under each of these position encodings; RoPE turns pairs of entries, and heads of an odd width are
+    without it."""
     even = first.spec.blocks[0].attention.head_dim % 2 == 0
-    return [replace(attention, position=way) for way in ways if even or not way.startswith("rope")]
+    return [replace(attention, position=name) for name in names if even or not name.startswith("rope")]
 
 
-def model_under(
+def models_under(
+    variants: Sequence[AttentionOptions],
     environment: Environment,
     first: Model,
     setup: RunSetup,
     tokenizer: str | None,
-) -> Model:
-    """The same weights under another attention: the seed that was drawn for the first model, and no notes."""
+) -> Iterator[Model]:
+    """The weights of the first model under each of these attentions, loaded one by one with no notes; the first model
+    alone where there are none."""
+    if not variants:
+        yield first
     if setup.model.seed == "random":
         setup = replace(setup, model=replace(setup.model, seed=str(first.identity.seed)))
-    return request.model(replace(environment, quiet=True), setup, tokenizer=tokenizer)
+    for attention in variants:
+        yield request.model(replace(environment, quiet=True), replace(setup, attention=attention), tokenizer=tokenizer)
 
 
 def softmax(
@@ -440,7 +409,8 @@ def matrix_softmax(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
-    layer, head = one_head(loaded_model, setup.model)
+    layer = chosen_layer(loaded_model, setup.model)
+    head = single(request.numbers(setup.model.head, "head", loaded_model.spec.blocks[layer].attention.heads), "head")
     refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
     request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), setup.compute, "a shorter text")
     give_topic(ctx, matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head), output)
@@ -471,21 +441,14 @@ def order(
     first = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(first, source_text)
-    layer = one_layer(first, setup.model)
+    layer = chosen_layer(first, setup.model)
     request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), setup.compute, "a shorter text")
-    to = reversed_order(tokens) if other_text is None else order_of(tokens, first.encode(other_text))
-
-    def models() -> Iterator[Model]:
-        if setup.attention.position is not None or setup.attention.mask or first.identity.source == "checkpoint":
-            yield first
-            return
-        for option_set in (
-            *with_positions(POSITIONS, setup.attention, first),
-            replace(setup.attention, mask=["causal"]),
-        ):
-            yield model_under(environment, first, replace(setup, attention=option_set), text.tokenizer)
-
-    give_topic(ctx, order_document(models(), source_text.text, tokens, to, layer=layer), output)
+    new_order = reversed_order(tokens) if other_text is None else order_of(tokens, first.encode(other_text))
+    attention = setup.attention
+    is_fixed = attention.position is not None or attention.mask or first.identity.source == "checkpoint"
+    variants = [*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])]
+    models = models_under([] if is_fixed else variants, environment, first, setup, text.tokenizer)
+    give_topic(ctx, order_document(models, source_text.text, tokens, new_order, layer=layer), output)
 
 
 def metric(
@@ -497,33 +460,26 @@ def metric(
 
     attn explain metric entropy
     """
-    from attncli.features.explain.softmax_topics import metric_document, metric_meanings
-
     if name is None:
         environment: Environment = ctx.obj
         view = validate_options(output, environment)
         files = (output.file, output.svg, output.page)
-        if output.json or output.ndjson or output.plain or any(file is not None for file in files):
+        if output.json or output.ndjson or output.plain or files != (None, None, None):
             raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
 
         from attncli.draw.lines import as_text
         from attncli.features.explain.softmax_screens import metrics_screen
 
-        environment.write(as_text(metrics_screen(metric_meanings(), view), view).encode())
+        environment.write(as_text(metrics_screen(view), view).encode())
         return
+    from attncli.features.explain.softmax_topics import metric_document
+
     give_topic(ctx, metric_document(name), output)
 
 
 TOPICS: dict[str, Callable[..., None]] = {
-    "softmax": softmax,
-    "matrix-softmax": matrix_softmax,
-    "scaling": scaling,
-    "order": order,
-    "position": position,
-    "mask": mask,
-    "multihead": multihead,
-    "residual": residual,
-    "metric": metric,
+    function.__name__.replace("_", "-"): function
+    for function in (softmax, matrix_softmax, scaling, order, position, mask, multihead, residual, metric)
 }
 """The topics by name, and the function of each."""
 
@@ -549,84 +505,66 @@ def text(
     matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is itself a topic's name is
     read with --file or from a pipe.
     """
-
     environment: Environment = ctx.obj
     check_steps(output, environment)
     view = validate_options(output, environment, "explain")
     if output.code is not None and output.brief:
         raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
     view = replace(view, code=output.code or "")
-    if output.json or output.ndjson:
-        refuse_parts_of_screen(view)
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
-    one_only = output.json or output.svg is not None or output.page is not None or output.step
-    settings = (loaded_model, setup, query, output, environment, view)
-    if one_only:
-        write_explanation(_document(request.one_text(environment, text), *settings), output, environment, view)
-        return
-
-    def documents() -> Iterator[ExplainDocument]:
-        for source_text in request.texts(environment, text):
-            with request.errors_located_in(source_text):
-                yield _document(source_text, *settings)
-
-    write_documents(documents(), output, environment, view, several=text.lines)
-
-
-def refuse_parts_of_screen(view: View) -> None:
-    """Raise UsageError where `--show` names parts of the screen alone: a document has all of them anyway."""
+    from attncli.draw.encoding import estimate_bytes
     from attncli.draw.tables import PROJECTIONS
 
-    if view.show is not None and not view.show & set(PROJECTIONS):
+    shows_projections = view.show is not None and bool(view.show & set(PROJECTIONS))
+    if (output.json or output.ndjson) and view.show is not None and not shows_projections:
         raise UsageError(
             "--show {parts} changes no document: it always has these",
             expected=message("{weights}, which --show adds to it", weights=listing(PROJECTIONS)),
             parts=",".join(sorted(view.show)),
         )
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
+    def document_of(source_text: Text) -> ExplainDocument:
+        from attncli.features.explain.compute import derivation_shapes
+        from attncli.features.explain.compute import explain as compute_explain
 
-def _document(
-    source_text: Text,
-    loaded_model: Model,
-    setup: RunSetup,
-    query: str | None,
-    output: ExplainOutput,
-    environment: Environment,
-    view: View,
-) -> ExplainDocument:
-    from attncli.draw.encoding import estimate_bytes
-    from attncli.draw.tables import PROJECTIONS
-    from attncli.features.explain.compute import derivation_shapes
-    from attncli.features.explain.compute import explain as compute_explain
-
-    topic = _topic_like(source_text.text)
-    if topic is not None:
-        environment.note(
-            message(
-                "{source_text} is explained as a text; the topic is attn explain {meant}",
-                source_text=repr(source_text.text),
-                meant=topic,
+        topic = _topic_like(source_text.text)
+        if topic is not None:
+            environment.note(
+                message(
+                    "{source_text} is explained as a text; the topic is attn explain {meant}",
+                    source_text=repr(source_text.text),
+                    meant=topic,
+                )
             )
+        tokens = request.tokens_of(loaded_model, source_text)
+        layer, head = chosen_place(loaded_model, setup.model)
+        widest = max(
+            estimate_bytes(derivation_shapes(loaded_model, len(tokens), index), "float64")
+            for index in (loaded_model.spec.attending() if layer is None else [layer])
         )
-    tokens = request.tokens_of(loaded_model, source_text)
-    layer, head = chosen_place(loaded_model, setup.model)
-    widest = max(
-        estimate_bytes(derivation_shapes(loaded_model, len(tokens), index), "float64")
-        for index in (loaded_model.spec.attending() if layer is None else [layer])
-    )
-    refuse_over(widest, output, "a shorter text: every matrix is written out")
-    weights = view.show is not None and bool(view.show & set(PROJECTIONS))
-    return compute_explain(
-        loaded_model,
-        source_text.text,
-        query,
-        layer=layer,
-        head=head,
-        projections=weights,
-        tokens=tokens,
-        note=environment.note,
-        on_cost=partial(_refuse_search, setup.compute),
-    )
+        refuse_over(widest, output, "a shorter text: every matrix is written out")
+        return compute_explain(
+            loaded_model,
+            source_text.text,
+            query,
+            layer=layer,
+            head=head,
+            projections=shows_projections,
+            tokens=tokens,
+            note=environment.note,
+            on_cost=partial(refuse_search, setup.compute),
+        )
+
+    if output.json or output.svg is not None or output.page is not None or output.step:
+        write_explanation(document_of(request.one_text(environment, text)), output, environment, view)
+        return
+
+    def documents() -> Iterator[ExplainDocument]:
+        for source_text in request.texts(environment, text):
+            with request.errors_located_in(source_text):
+                yield document_of(source_text)
+
+    write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _topic_like(word: str) -> str | None:

@@ -10,16 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Selection
-from attncli.documents.header import (
-    Heading,
-    empty_rows,
-    header,
-    overflow,
-    position_name,
-    refuse_lost_rows,
-    shape_rows,
-    token_rows,
-)
+from attncli.documents.header import Heading, empty_rows, header, overflow, position_name, shape_rows, token_rows
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.document import (
     After,
@@ -41,7 +32,7 @@ from attncli.features.explain.document import (
     SoftmaxRow,
     Step,
 )
-from attncli.features.explain.softmax_topics import row_softmax, softmax_steps
+from attncli.features.explain.softmax_topics import float64_of, layer_trace, row_softmax, softmax_steps
 from attncli.features.run.compute import RunRequest, cost, head_projections, layer_projections, run_document
 from attncli.inputs.token import Token, choose_token, ignore
 from attncli.inputs.word_groups import unknown_notes
@@ -69,14 +60,17 @@ from attncli.models.one_layer import split_embedding
 
 
 class HeadShares(Struct, frozen=True):
-    """shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], None without one."""
+    """What each head adds to one query's row of concat·W_O.
+
+    shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], UNSET without one.
+    """
 
     shares: Floats
-    bias: Floats | None
+    bias: Floats | UnsetType
 
 
 def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
-    """The shares of one query. outputs: its row of every head's A·V, [head, v_dim].
+    """What each head adds to one query's row. outputs: its row of every head's A·V, [head, v_dim].
 
     None where there is no W_O, or where a model's weights are not to be had by role.
     """
@@ -86,12 +80,12 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     matrix, bias = weights("attn.o.weight"), weights("attn.o.bias")
     if matrix is None:
         return None
-    projection = _as_float64(model, matrix)  # [width, head · v_dim]
+    projection = float64_of(model, matrix)  # [width, head · v_dim]
     heads, dim = outputs.shape
     if projection.shape[1] != heads * dim:
         return None
     shares = np.einsum("hd,whd->hw", outputs, projection.reshape(len(projection), heads, dim))
-    return HeadShares(shares, None if bias is None else _as_float64(model, bias))
+    return HeadShares(shares, UNSET if bias is None else float64_of(model, bias))
 
 
 def explain(
@@ -211,7 +205,7 @@ def derivation_document(
     if spec.hashing is not None:
         raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
-    stages = {name: _as_float64(model, array) for name, array in trace.stages.items()}
+    stages = {name: float64_of(model, array) for name, array in trace.stages.items()}
     if "hidden" not in stages:
         raise UnsupportedError(
             "the attention of layer {layer} reads vectors of another width than the layer's",
@@ -221,10 +215,10 @@ def derivation_document(
         )
     if not np.isfinite(stages["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
-    steps = steps_of(
-        _with_global_projections(stages, spec, query), spec.scale, spec.softcap, _sink(model, spec, layer, head), query
-    )
-    steps[0] = _with_column(model, steps[0], layer, head)
+    sinks = model.store.layer(model.backend, layer)("attn.sinks") if spec.sinks else None
+    sink = None if sinks is None else float(model.backend.numpy(sinks)[head])
+    steps = steps_of(_with_global_projections(stages, spec, query), spec.scale, spec.softcap, sink, query)
+    steps[0] = _with_query_column(model, steps[0], layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
     heading["model"] = replace(
@@ -252,7 +246,7 @@ def derivation_document(
         projections={**head_projections(model, layer, head), **layer_projections(model, layer)}
         if projections
         else UNSET,
-        after=_after(model, layer, trace.before, stages, query),
+        after=_after_heads(model, layer, trace.before, stages, query),
         agreement=agreement(steps, stages, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
         warnings=[*model.warnings, *trace.notes, *unknown_notes(text, tokens)],
@@ -268,20 +262,9 @@ def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: 
     return {**stages, "q": q, "k": stages["global_k"], "v": stages["global_v"]}
 
 
-def _as_float64(model: Model, array: Array) -> Floats:
-    return np.asarray(model.backend.numpy(array), np.float64)
-
-
-def _sink(model: Model, spec: Attention, layer: int, head: int) -> float | None:
-    if not spec.sinks:
-        return None
-    sinks = model.store.layer(model.backend, layer)("attn.sinks")
-    return None if sinks is None else float(model.backend.numpy(sinks)[head])
-
-
-def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
-    """The projections with what q's first entry is computed from, where x times it is that entry: not after rotation,
-    nor where x is normed or scaled first, nor of a model that transformers runs."""
+def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
+    """The step of the projections with the column of W_Q that q's first entry comes of, where x times it is that entry:
+    not after rotation, nor where x is normed or scaled first, nor of a model that transformers runs."""
     assert isinstance(step, Projections)
     if not model.own_layers:  # the weights are not to be had by role
         return step
@@ -290,18 +273,18 @@ def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
     row = head * len(np.asarray(step.q))
     if matrix is None:
         return step
-    column = _as_float64(model, matrix)[row]
-    bias = None if bias_vector is None else float(_as_float64(model, bias_vector)[row])
+    column = float64_of(model, matrix)[row]
+    bias = None if bias_vector is None else float(float64_of(model, bias_vector)[row])
     first_entry = float(np.asarray(step.x) @ column) + (bias or 0.0) if column.shape == np.shape(step.x) else np.nan
     if not np.isclose(first_entry, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
         return step
     return replace(step, column=column, bias=UNSET if bias is None else bias)
 
 
-def _after(model: Model, layer: int, before: Array, stages: dict[str, Floats], query: int) -> After:
+def _after_heads(model: Model, layer: int, before: Array, stages: dict[str, Floats], query: int) -> After:
     """The query's row of what follows the heads, each head's part of it where there are several, and the norm.
 
-    x: what entered the layer, before any norm.
+    before: what entered the layer, before any norm, [token, width].
     """
     rows = {name: stages[name][query] for name in ("sum", "norm") if name in stages}
     heads: Floats | UnsetType = UNSET
@@ -310,8 +293,8 @@ def _after(model: Model, layer: int, before: Array, stages: dict[str, Floats], q
     if "concat" in stages and spec.heads > 1:
         split = head_shares(model, layer, stages["concat"][query].reshape(spec.heads, spec.v_dim))
         if split is not None:
-            heads, bias = split.shares, UNSET if split.bias is None else split.bias
-    x = stages["hidden"][query] if model.spec.blocks[layer].normed else _as_float64(model, before)[query]
+            heads, bias = split.shares, split.bias
+    x = stages["hidden"][query] if model.spec.blocks[layer].normed else float64_of(model, before)[query]
     branch: Floats | UnsetType = UNSET
     if "sum" in rows and not np.allclose(rows["sum"] - x, stages["out"][query], rtol=1e-3, atol=1e-5 * abs(x).max()):
         branch = rows["sum"] - x
@@ -327,7 +310,7 @@ def steps_of(
     raw = products.sum(axis=1)
     scaled = raw * scale
     capped = scaled if softcap is None else np.tanh(scaled / softcap) * softcap
-    bias = _bias(stages, query)
+    bias = _position_bias(stages, query)
     scores = capped if bias is None else capped + bias
     visible = ~(np.isneginf(stages["masked"][0, query]) & ~np.isneginf(stages["biased"][0, query]))
     softmax = softmax_steps(
@@ -362,8 +345,8 @@ def steps_of(
     ]
 
 
-def _bias(stages: Mapping[str, Floats], query: int) -> Floats | None:
-    """What the position encoding adds to this query's scores; None if nothing does."""
+def _position_bias(stages: Mapping[str, Floats], query: int) -> Floats | None:
+    """What the position encoding adds to this query's scores, [key]; None if it adds nothing."""
     before, after = stages["capped"][0, query], stages["biased"][0, query]
     if np.array_equal(before, after, equal_nan=True):
         return None
@@ -426,9 +409,9 @@ def mask_topic_document(
     Raises:
         InputError: For a layer or head that is not there.
     """
-    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("biased", "masked", "weights"))))
-    refuse_lost_rows(model.backend, trace)
-    scores, masked, after = (_as_float64(model, trace.stages[name])[0] for name in ("biased", "masked", "weights"))
+    names = ("biased", "masked", "weights")
+    trace = layer_trace(model, tokens, layer, names, [head])
+    scores, masked, after = (float64_of(model, trace.stages[name])[0] for name in names)
     before = row_softmax(scores)
     masked_keys = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
     batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
@@ -456,21 +439,15 @@ def _padded_texts(
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
-    together = _as_float64(model, trace.stages["weights"])[:, 0]
-    rows = []
+    together = float64_of(model, trace.stages["weights"])[:, 0]
+    padded_texts = []
     for entry, (text, text_tokens) in enumerate(texts):
         lone = next(iter(model.trace(text_tokens, layers=[layer], heads=[head], keep=("weights",))))
-        alone = _as_float64(model, lone.stages["weights"])[0, -1][: len(text_tokens)]
+        alone = float64_of(model, lone.stages["weights"])[0, -1][: len(text_tokens)]
         row = together[entry, len(text_tokens) - 1, :longest]
-        rows.append(
-            PaddedText(
-                text=text,
-                tokens=token_rows(text_tokens),
-                weights=row,
-                agreement=float(np.abs(row[: len(text_tokens)] - alone).max(initial=0.0)),
-            )
-        )
-    return rows
+        difference = float(np.abs(row[: len(text_tokens)] - alone).max(initial=0.0))
+        padded_texts.append(PaddedText(text=text, tokens=token_rows(text_tokens), weights=row, agreement=difference))
+    return padded_texts
 
 
 # Several heads, and how their outputs become one: topic "multihead" of `attn.explain/1`.
@@ -493,17 +470,16 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
     Raises:
         InputError: For a layer that is not there.
     """
-    trace = next(iter(model.trace(tokens, layers=[layer], keep=("capped", "biased", "masked", "weights"))))
-    refuse_lost_rows(model.backend, trace)
+    trace = layer_trace(model, tokens, layer, ("capped", "biased", "masked", "weights"))
     weights, mixed = (
-        _as_float64(model, array)[:, query] for array in (trace.stages["weights"], head_outputs(trace.stages))
+        float64_of(model, array)[:, query] for array in (trace.stages["weights"], head_outputs(trace.stages))
     )
-    out = _as_float64(model, trace.stages["out"])[query]
+    out = float64_of(model, trace.stages["out"])[query]
     split = head_shares(model, layer, mixed)
     if split is None:
         total = mixed.reshape(-1) if "concat" not in trace.stages else out
     else:
-        total = split.shares.sum(axis=0) + (0.0 if split.bias is None else split.bias)
+        total = split.shares.sum(axis=0) + (0.0 if split.bias is UNSET else split.bias)
     average = weights.mean(axis=0)
     return MultiheadTopic(
         **header(model, text, tokens),
@@ -511,36 +487,31 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
         layer=layer,
         query=query,
         heads=[
-            HeadPart(
-                head=head,
-                weights=weights[head],
-                output=mixed[head],
-                share=UNSET if split is None else split.shares[head],
-            )
-            for head in range(len(weights))
+            HeadPart(head=head, weights=row, output=output, share=UNSET if split is None else split.shares[head])
+            for head, (row, output) in enumerate(zip(weights, mixed, strict=True))
         ],
         average=average,
         entropies=(row_entropy(weights) + 0.0).tolist(),
         average_entropy=float(row_entropy(average)) + 0.0,
-        single=UNSET if len(weights) > 1 else _single(model, trace, layer, query, weights[0], mixed[0]),
+        single=UNSET if len(weights) > 1 else _without_heads(model, trace, query, weights[0], mixed[0]),
         concat=mixed.reshape(-1),
-        bias=UNSET if split is None or split.bias is None else split.bias,
+        bias=UNSET if split is None else split.bias,
         out=out,
         agreement=float(np.abs(total - out).max(initial=0.0)),
         warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )
 
 
-def _single(
-    model: Model, trace: LayerTrace, layer: int, query: int, weights: Floats, mixed: Floats
+def _without_heads(
+    model: Model, trace: LayerTrace, query: int, weights: Floats, mixed: Floats
 ) -> SingleHead | UnsetType:
     """The query's attention from q, k and v as if there were no heads, in float64; absent where the trace lacks what it
-    takes. weights, mixed: the run's own."""
-    spec = model.spec.blocks[layer].attention
-    stage_names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
-    if spec.sinks or spec.own_global or not set(stage_names) <= set(trace.stages):
+    takes. weights, mixed: those of the run's only head, [key] and [v_dim]."""
+    spec = model.spec.blocks[trace.layer].attention
+    names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
+    if spec.sinks or spec.own_global or not set(names) <= set(trace.stages):
         return UNSET
-    stages = {name: _as_float64(model, trace.stages[name]) for name in stage_names}
+    stages = {name: float64_of(model, trace.stages[name]) for name in names}
     steps = steps_of(stages, spec.scale, spec.softcap, None, query)
     row = next(np.asarray(step.weights) for step in steps if isinstance(step, SoftmaxRow))
     output = next(np.asarray(step.output) for step in steps if isinstance(step, OutputSum))
@@ -583,36 +554,34 @@ def position_document(
     for model in models:
         heading = heading or header(model, text, tokens)
         warnings += [warning for warning in model.warnings if warning not in warnings]
-        ways.append(_way(model, tokens, layer, head, query, ways[0].weights if ways else None))
+        ways.append(_position_way(model, tokens, layer, head, query, ways[0].weights if ways else None))
     assert heading is not None, "there is at least one model"
     warnings += unknown_notes(text, tokens)
     return PositionTopic(**heading, topic="position", layer=layer, head=head, query=query, ways=ways, warnings=warnings)
 
 
-def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None) -> PositionWay:
-    keep = ("capped", "biased", "weights", "mixed")
-    trace = refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=keep))))
-    stages = {name: _as_float64(model, trace.stages[name])[0] for name in ("capped", "biased", "weights")}
-    row = stages["weights"][query]
+def _position_way(
+    model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None
+) -> PositionWay:
+    """What a model's position encoding is, and the query's weights under it. first: the weights [key] that these are
+    measured against; None for themselves."""
+    names = ("capped", "biased", "weights")
+    trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
+    capped, biased, weights = (float64_of(model, trace.stages[name])[0] for name in names)
+    row = weights[query]
     # scores that left the range of their type may stand where a mask hides them
-    within = np.isfinite(stages["capped"])
-    bias = np.subtract(stages["biased"], stages["capped"], out=np.zeros(within.shape), where=within)
+    within = np.isfinite(capped)
+    bias = np.subtract(biased, capped, out=np.zeros(within.shape), where=within)
     name, enters, formula, table = _position_facts(model, tokens, layer, bias)
-    difference = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
-    return PositionWay(
-        position=name,
-        enters=enters,
-        formula=formula,
-        table=UNSET if table is None else table,
-        weights=row,
-        moved=difference,
-    )
+    moved = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
+    return PositionWay(position=name, enters=enters, formula=formula, table=table, weights=row, moved=moved)
 
 
 def _position_facts(
     model: Model, tokens: Sequence[Token], layer: int, bias: Floats
-) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | None]:
-    """The way's name, where it enters, its formula, and its numbers where there are any to show."""
+) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | UnsetType]:
+    """A layer's position encoding: its name, where it enters, its formula, and its numbers if there are any to show.
+    bias: what it adds to the scores, [query, key]."""
     input_positions, score_position = model.spec.embedding.positions, model.spec.blocks[layer].attention.position
     if input_positions is not None:
         both = split_embedding(model, tokens)
@@ -620,12 +589,12 @@ def _position_facts(
             input_positions,
             "input",
             listing(("X = E + P", ADDED.get(input_positions, message("P[i]: a vector"))), "; "),
-            None if both is None else both[1],
+            UNSET if both is None else both[1],
         )
     name = position_name(score_position)
     match score_position:
         case None:
-            return "none", "nowhere", "X = E", None
+            return "none", "nowhere", "X = E", UNSET
         case Rope():
             per_pair, _ = frequencies(score_position, len(tokens))
             angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
@@ -663,23 +632,19 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         UnsupportedError: For a layer without a residual of its own, or whose weights are not to be had.
     """
     block = model.spec.blocks[layer]
-    trace = refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], keep=("weights",)))))
+    trace = layer_trace(model, tokens, layer, ("weights",))
     if "sum" not in trace.stages:
         reason = message("adds attention and feed-forward at once" if block.parallel else "has no residual")
         raise UnsupportedError(
             "layer {layer} {reason}", expected="x + attention on its own", hint="--residual", layer=layer, reason=reason
         )
-    stages = {
-        name: _as_float64(model, array) for name, array in trace.stages.items() if name in ("hidden", "sum", "norm")
-    }
-    normed = model.spec.blocks[layer].normed
-    entering = stages["hidden"] if normed else _as_float64(model, trace.before)
-    x, after = entering[query], stages["sum"][query]
-    norm = _norm(model, layer, block.norms, x, after)
+    entering = trace.stages["hidden"] if block.normed else trace.before
+    x, after = (float64_of(model, array)[query] for array in (entering, trace.stages["sum"]))
+    norm = _norm_step(model, layer, block.norms, x, after)
     apart = 0.0
     if norm is not None:
-        normed_row = stages["norm"][query] if norm.place == "attn.sum" else stages["hidden"][query]
-        apart = float(np.abs(norm.normed - normed_row).max(initial=0.0))
+        run_norm = float64_of(model, trace.stages["norm" if norm.place == "attn.sum" else "hidden"])[query]
+        apart = float(np.abs(norm.normed - run_norm).max(initial=0.0))
     weights = trace.stages.get("weights")
     lengths = float(np.linalg.norm(x) * np.linalg.norm(after))
     return ResidualTopic(
@@ -691,7 +656,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         x=x,
         out=after - x,
         sum=after,
-        weights=UNSET if weights is None else _as_float64(model, weights)[:, query].max(axis=0),
+        weights=UNSET if weights is None else float64_of(model, weights)[:, query].max(axis=0),
         cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
         norm=norm,
         agreement=apart,
@@ -699,9 +664,9 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     )
 
 
-def _norm(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats) -> NormStep | None:
-    """The norm of the sum, or the one before the attention; None without either, or where its weights are not to be
-    had."""
+def _norm_step(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats) -> NormStep | None:
+    """The norm of the sum `after`, or the one of x before the attention; None without either, or where its weights are
+    not to be had. x, after: [width]."""
     place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
     if place not in norms or not model.own_layers:
         return None
@@ -709,15 +674,14 @@ def _norm(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, afte
     weights = model.store.layer(model.backend, layer)
     weight, bias = (weights(f"{place}.{name}") for name in ("weight", "bias"))
     mean = float(vector.mean())
-    centred_vector = vector - mean if norm.kind == "layer" else vector
-    variance = float((centred_vector**2).mean())
-    scaled = centred_vector / np.sqrt(variance + norm.eps)
-    normed = scaled
+    centred = vector - mean if norm.kind == "layer" else vector
+    variance = float((centred**2).mean())
+    normed = scaled = centred / np.sqrt(variance + norm.eps)
     if weight is not None and norm.affine:
-        factor = _as_float64(model, weight)
+        factor = float64_of(model, weight)
         normed = normed * (factor + 1.0 if norm.unit_offset else factor)
     if bias is not None and norm.affine:
-        normed = normed + _as_float64(model, bias)
+        normed = normed + float64_of(model, bias)
     return NormStep(
         place=place,
         kind=norm.kind,

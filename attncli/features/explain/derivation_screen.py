@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from attncli.documents import Numbers
 from attncli.draw.lines import Lines, heading, line, line_width, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import adding_digits, bar, brief, percent, root_of
+from attncli.draw.numbers import adding_column, adding_digits, bar, brief, percent, root_of
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
@@ -97,7 +97,8 @@ class Derivation:
         return position_and_text(index, self.names[index], NAME, self.view)
 
     def _title(self, number: int, part: str, note: str) -> Lines:
-        """A step's number and name, its formula with the code beside it, and what it does in a sentence."""
+        """A step's number (0 for none) and name, its formula with the code beside it, and what it does in a sentence.
+        part: the step's name in `STEP_TITLES`."""
         view = self.view
         name = say(view, STEP_TITLES[part], query=self.query)
         title = f"{number} {name}" if number else name
@@ -109,8 +110,7 @@ class Derivation:
             top = stack(top, *(line((f"  {text}", CODE)) for text in lines))
         # the mask says itself what it hides, and a narrow screen has room for the formulas alone
         leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
-        lead_sentence = say(view, LEADS[part], query=say(view, '"{text}"', text=self.query)) if leads else ""
-        return stack(top, remark(lead_sentence, view, style=""))
+        return stack(top, lead_remark(part, self.query, view) if leads else Lines())
 
     def place(self) -> Lines:
         """Which layer, head and query."""
@@ -150,30 +150,22 @@ class Derivation:
         step, view = self.document.step(Products), self.view
         products, raw = np.asarray(step.products, np.float64), np.asarray(step.raw, np.float64)
         room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2
-        digits, dims, parts = view.precision, 1, [0.0]
+        digits, dims, width, terms = view.precision, 1, products.shape[1], products
         for _ in range(2):  # more digits take room: settle on both
             slot = digits + 5
-            dims = products.shape[1] if view.full or products.shape[1] <= room // slot - 1 else max(room // slot - 2, 1)
-            parts = products[:, dims:].sum(axis=1).tolist()
-            sums = [
-                ([*products[index, :dims], *([parts[index]] if dims < products.shape[1] else [])], raw[index])
-                for index in self.keys_shown
-            ]
-            digits = adding_digits([(list(map(float, terms)), float(total)) for terms, total in sums], view.precision)
-        short = dims < products.shape[1]
+            dims = width if view.full or width <= room // slot - 1 else max(room // slot - 2, 1)
+            if dims < width:
+                terms = np.hstack([products[:, :dims], products[:, dims:].sum(axis=1, keepdims=True)])
+            sums = zip(terms[self.keys_shown].tolist(), raw[self.keys_shown].tolist(), strict=True)
+            digits = adding_digits(sums, view.precision)
         columns = [say(view, "key"), *map(str, range(dims))]
-        columns += [say(view, "{count} more", count=products.shape[1] - dims)] if short else []
+        columns += [say(view, "{count} more", count=width - dims)] if dims < width else []
         rows = [
-            [
-                self.key(index),
-                *(f"{value:.{digits}f}" for value in products[index, :dims]),
-                *([f"{parts[index]:.{digits}f}"] if short else []),
-                f"{raw[index]:.{view.precision}f}",
-            ]
+            [self.key(index), *(f"{term:.{digits}f}" for term in terms[index]), f"{raw[index]:.{view.precision}f}"]
             for index in self.keys_shown
         ]
         title = self._title(1, "similarity", say(view, "S = Q·Kᵀ, s = Σ q_i·k_i"))
-        return stack(title, ledger([*columns, "q·k"], rows, [], view), self._left_out())
+        return stack(title, ledger([*columns, "q·k"], rows, [], view), self._keys_shown_note())
 
     def scaled(self) -> Lines:
         """From q·k to the score: scale, soft cap, bias; one key worked out where the screen is short."""
@@ -193,17 +185,13 @@ class Derivation:
         if self.compact:
             index = int(np.argmax(self.weights))
             return stack(title, score_of_key(step, self.key(index), index, float(raw[index]), root, view))
-        columns = [say(view, "key"), "q·k", *([] if plain else [say(view, "× scale")])]
-        columns += [say(view, "soft-capped")] if step.capped is not None else []
-        columns += [say(view, "+ bias")] if step.bias is not None else []
+        columns = [("q·k", raw), *([] if plain else [(say(view, "× scale"), step.scaled)])]
+        columns += [(say(view, "soft-capped"), step.capped)] if step.capped is not None else []
+        columns += [(say(view, "+ bias"), step.bias)] if step.bias is not None else []
         sums = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
-        rows = []
-        for index in self.keys_shown:
-            row = [self.key(index), self._number(raw[index]), *([] if plain else [self._number(step.scaled[index])])]
-            row += [self._number(step.capped[index])] if step.capped is not None else []
-            row += [self._number(step.bias[index])] if step.bias is not None else []
-            rows.append([*row, self._number(sums[index])])
-        return stack(title, ledger([*columns, say(view, "score s")], rows, [], view))
+        columns.append((say(view, "score s"), sums))
+        rows = [[self.key(key), *(self._fixed(numbers[key]) for _, numbers in columns)] for key in self.keys_shown]
+        return stack(title, ledger([say(view, "key"), *(name for name, _ in columns)], rows, [], view))
 
     def masked(self) -> Lines:
         """Which keys the mask hides from the query, by name."""
@@ -218,73 +206,42 @@ class Derivation:
         title = self._title(4, "softmax", say(view, "w = exp(s − max) / sum"))
         if step.highest is None:
             return stack(title, remark("This query sees no key: its weights and its output are 0 by definition.", view))
-        exponentials_of_keys = np.asarray(step.exponentials, np.float64)
-        exponentials = [
-            *exponentials_of_keys[self.keys_shown],
-            *([exponentials_of_keys[self.rest].sum()] if self.rest else []),
-            *([step.sink] if step.sink is not None else []),
-        ]
-        shares = [value / step.sum for value in exponentials]
-        # two columns that must add up, each with as many digits as that takes
-        exp_digits = adding_digits([(list(map(float, exponentials)), float(step.sum))], view.precision)
-        digits = adding_digits([(list(map(float, shares)), 1.0)], view.precision)
-        columns = [say(view, "key"), say(view, "score s"), "s − max", say(view, "exp"), say(view, "weight w"), ""]
-        room = max(min(view.width - 62, 24), 0)
-        rows = []
-        row_names = [
-            *map(self.key, self.keys_shown),
-            *([say(view, plural("{count} other", "{count} others", count=len(self.rest)))] if self.rest else []),
-        ]
-        row_names += [say(view, "learned sink")] if step.sink is not None else []
-        for place, name in enumerate(row_names):
-            index = self.keys_shown[place] if place < len(self.keys_shown) else None
-            is_visible = index is not None and step.shifted[index] is not None
-            score = self.document.step(Scores).scores[index] if index is not None and is_visible else None
-            hidden = spell("−∞", ascii=view.ascii) if index is not None else ""
-            rows.append(
-                [
-                    name,
-                    hidden if score is None else self._number(score),
-                    self._number(step.shifted[index]) if index is not None and is_visible else hidden,
-                    f"{exponentials[place]:.{exp_digits}f}",
-                    f"{shares[place]:.{digits}f}",
-                    bar(shares[place], room, ascii=view.ascii),
-                ]
+        row_names, exponentials = self._key_names(), self._with_others(np.asarray(step.exponentials, np.float64))
+        notes = []
+        if not self.compact:
+            template = message(
+                "max = {highest}; it is subtracted so that no exponential can overflow, and cancels in the quotient"
             )
-        ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
-        total = [say(view, "sum"), "", "", self._number(step.sum) + ends[0], self._number(1.0) + ends[1], ""]
-        strong = int(np.argmax(shares[: len(self.keys_shown)]))
+            notes.append(say(view, template, highest=self._fixed(step.highest)))
+        if step.sink is not None:
+            row_names, exponentials = [*row_names, say(view, "learned sink")], [*exponentials, step.sink]
+            template = message(
+                "The learned sink takes its share of the sum and is dropped: the weights sum to less than 1."
+            )
+            notes.append(say(view, template))
+        shares = [exponential / step.sum for exponential in exponentials]
+        scores, hidden = self.document.step(Scores).scores, spell("−∞", ascii=view.ascii)
+        blanks = [""] * (len(row_names) - len(self.keys_shown))
+
+        def of_keys(numbers: Sequence[float | None]) -> list[str]:
+            keys = self.keys_shown
+            return [hidden if step.shifted[key] is None else self._fixed(numbers[key]) for key in keys] + blanks
+
+        room = max(min(view.width - 62, 24), 0)
+        columns = [
+            (say(view, "score s"), of_keys(scores), ""),
+            ("s − max", of_keys(step.shifted), ""),
+            (say(view, "exp"), *adding_column(exponentials, step.sum, view.precision)),
+            (say(view, "weight w"), *adding_column(shares, 1.0, view.precision)),
+            ("", [bar(share, room, ascii=view.ascii) for share in shares], ""),
+        ]
         # beside other panes there is no room for the scores, which an earlier step has
-        kept = slice(2 if view.width < BESIDE else 1, 6 if room else 5)
-        body = ledger(
-            [columns[0], *columns[kept]],
-            [[row[0], *row[kept]] for row in rows],
-            [total[0], *total[kept]],
-            view,
-            strong=strong,
-            bars=5 if room > 0 else None,
-        )
-        sink = (
-            say(view, ("The learned sink takes its share of the sum and is dropped: the weights sum to less than 1."))
-            if step.sink is not None
-            else ""
-        )
-        return stack(
-            title,
-            body,
-            remark(
-                ""
-                if self.compact
-                else say(
-                    view,
-                    "max = {highest}; it is subtracted so that no exponential can overflow, and cancels "
-                    "in the quotient",
-                    highest=self._number(step.highest),
-                ),
-                view,
-            ),
-            remark(sink, view),
-        )
+        columns = columns[1 if view.width < BESIDE else 0 : 5 if room else 4]
+        names, texts, totals = zip((say(view, "key"), row_names, say(view, "sum")), *columns, strict=True)
+        strong = int(np.argmax(shares[: len(self.keys_shown)]))
+        rows = list(zip(*texts, strict=True))
+        body = ledger(names, rows, totals, view, strong=strong, bars=5 if room > 0 else None)
+        return stack(title, body, *(remark(note, view) for note in notes))
 
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
@@ -292,38 +249,15 @@ class Derivation:
         terms, output = np.asarray(step.terms, np.float64), np.asarray(step.output, np.float64)
         room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2 - view.precision - 5
         digits, dims = view.precision, 1
+        columns = [self._with_others(term) for term in terms.T]
         for _ in range(2):
             dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
-            columns = [
-                (
-                    [*terms[self.keys_shown, index], *([terms[self.rest, index].sum()] if self.rest else [])],
-                    output[index],
-                )
-                for index in range(dims)
-            ]
-            digits = adding_digits(
-                [(list(map(float, terms_of_column)), float(total)) for terms_of_column, total in columns],
-                view.precision,
-            )
+            digits = adding_digits(zip(columns[:dims], output.tolist(), strict=False), view.precision)
         names = [say(view, "key"), "w", *map(str, range(dims))]
-        rows = [
-            [
-                self.key(index),
-                self._number(self.weights[index]),
-                *(f"{value:.{digits}f}" for value in terms[index, :dims]),
-            ]
-            for index in self.keys_shown
-        ]
-        if self.rest:
-            rest_terms = terms[self.rest].sum(axis=0)[:dims]
-            rows.append(
-                [
-                    say(view, plural("{count} other", "{count} others", count=len(self.rest))),
-                    self._number(self.weights[self.rest].sum()),
-                    *(f"{value:.{digits}f}" for value in rest_terms),
-                ]
-            )
-        total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
+        weights = map(self._fixed, self._with_others(self.weights))
+        texts = ([f"{value:.{digits}f}" for value in column] for column in columns[:dims])
+        rows = list(zip(self._key_names(), weights, *texts, strict=True))
+        total = ["o", "", *(self._fixed(value) + " " * (digits - view.precision) for value in output[:dims])]
         title = self._title(5, "output", say(view, "O = A·V, o = Σ w_j·v_j"))
         more = (
             say(view, "dimensions 0–{last} of {total} shown; --full shows all", last=dims - 1, total=len(output))
@@ -354,47 +288,98 @@ class Derivation:
 
     def matrices(self) -> Lines:
         """The same numbers for every query, the worked one marked, and how far the two agree."""
-        return derivation_matrices(self.document, self.names, self.view)
+        document, view, names = self.document, self.view, self.names
+        matrices, query = document.matrices, document.query
+        texts = names[: len(document.tokens)]
+        mark = spell("▸", ascii=view.ascii)
+        rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
+        # as many digits as let every key have its column, so that the worked row can be found again
+        slot = (view.width - NAME - 4) // max(len(names), 1)
+        digits = view.precision if view.full else max(min(view.precision, slot - 5), min(view.precision, 2))
+        close = replace(view, precision=digits)
+        blocks = [
+            heading("the same for all queries", say(view, "row {row} is the one worked out above", row=query), view)
+        ]
+
+        def vectors_of(name: str, values: Numbers) -> Lines:
+            return vectors(values, rows, close, title=MATRICES[name][0], note=MATRICES[name][1])
+
+        if matrices.x is not UNSET:
+            blocks.append(vectors_of("x", matrices.x))
+        for name, values in _square_matrices(document):
+            shown = visible(values, matrices.scores if name in ("scores", "weights") else UNSET)
+            is_signed, (matrix_title, note) = name != "weights", MATRICES[name]
+            limits = None if is_signed else (0.0, 1.0)
+            blocks.append(
+                matrix(shown, rows, names, close, limits=limits, signed=is_signed, title=matrix_title, note=note)
+            )
+        blocks.append(vectors_of("output", matrices.output))
+        return stack(stack_spaced(*blocks), agreement_remark(document.agreement, view))
 
     def residual(self) -> Lines:
         """What follows the heads: concat·W_O, the residual, the norm."""
         return residual(self.document, self.view)
 
     def answer(self) -> Lines:
-        """The sentence, and what the query looks at most."""
-        return explain_answer(self.document, self.view)
+        """The sentence tinted by the query's weights, and what it looks at most."""
+        document, view, query = self.document, self.view, self.document.query
+        tokens = document.tokens
+        weights: Sequence[float] = self.weights[: len(tokens)].tolist()
+        tint = message("tint: the weight that the word gets")
+        tinted_sentence = shaded_sentence(document.text, tokens, weights, view, query=query, tint=tint)
+        best = int(np.argmax(weights))
+        query_text, key_text = (quoted_token(tokens, index, view, beside=(query, best)) for index in (query, best))
+        link_sentence = say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)
+        if weights[best] > 0:
+            template = message("{query} looks most at {key}: {share} of its weight.")
+            link_sentence = say(view, template, query=query_text, key=key_text, share=percent(weights[best]))
+        return stack(tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view))
 
-    def _number(self, value: float | None) -> str:
+    def _fixed(self, value: float | None) -> str:
+        """A number with the view's digits, never -0; "" for None."""
         text = "" if value is None else f"{value:.{self.view.precision}f}"
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
-    def _left_out(self) -> Lines:
+    def _key_names(self) -> list[str]:
+        """The keys with a line of their own, and how many others there are."""
+        return [*map(self.key, self.keys_shown), *([others_text(len(self.rest), self.view)] if self.rest else [])]
+
+    def _with_others(self, values: np.ndarray[Any, Any]) -> list[float]:
+        """The values [key] of the keys with a line of their own, and the sum over the others."""
+        return [*values[self.keys_shown].tolist(), *([float(values[self.rest].sum())] if self.rest else [])]
+
+    def _keys_shown_note(self) -> Lines:
         """How many keys have a line of their own, where not all have."""
         if not self.rest:
             return Lines()
         counts = {"count": len(self.keys_shown), "total": len(self.names)}
-        if self.compact:
-            return remark(
-                say(self.view, "{count} of {total} keys shown; --top N or --full shows more", **counts), self.view
-            )
-        return remark(
-            say(
-                self.view,
-                plural(
-                    "the {count} key with the largest weight of {total} shown; --top N or --full shows more",
-                    "the {count} keys with the largest weights of {total} shown; --top N or --full shows more",
-                    **counts,
-                ),
-            ),
-            self.view,
+        note = plural(
+            "the {count} key with the largest weight of {total} shown; --top N or --full shows more",
+            "the {count} keys with the largest weights of {total} shown; --top N or --full shows more",
+            **counts,
         )
+        if self.compact:
+            note = message("{count} of {total} keys shown; --top N or --full shows more", **counts)
+        return remark(say(self.view, note), self.view)
+
+
+def others_text(count: int, view: View) -> str:
+    """What a line that stands for so many others is called: `5 others`."""
+    return say(view, plural("{count} other", "{count} others", count=count))
+
+
+def lead_remark(part: str, query: str, view: View) -> Lines:
+    """The sentence that leads to a step, one of `LEADS`. query: the query's text."""
+    return remark(say(view, LEADS[part], query=say(view, '"{text}"', text=query)), view, style="")
+
+
+def agreement_remark(difference: float, view: View) -> Lines:
+    """How far the worked numbers are from the run's own. difference: the largest."""
+    template = message("Worked by hand and taken from the run, the same numbers differ by at most {difference}.")
+    return remark(say(view, template, difference=f"{difference:.1e}"), view)
 
 
 # The matrices that a derivation is a row of: X, S, scaled and masked, A and O, for all queries.
-
-MATRIX_NAME = 14
-"""Cells of a name."""
-
 
 MATRICES = {
     "x": (message("input X"), message("one vector per token")),
@@ -407,51 +392,9 @@ MATRICES = {
 """The title of each, and what its rows and columns are."""
 
 
-def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: View) -> Lines:
-    """The same numbers for every query, the worked one marked, and how far the two agree. names: the keys' texts."""
-    matrices, query = document.matrices, document.query
-    texts = names[: len(document.tokens)]
-    mark = spell("▸", ascii=view.ascii)
-    rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
-    # as many digits as let every key have its column, so that the worked row can be found again
-    slot = (view.width - MATRIX_NAME - 4) // max(len(names), 1)
-    close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
-    blocks = [heading("the same for all queries", say(view, "row {row} is the one worked out above", row=query), view)]
-
-    def vectors_of(name: str, values: Numbers) -> Lines:
-        return vectors(values, rows, close, title=MATRICES[name][0], note=MATRICES[name][1])
-
-    if matrices.x is not UNSET:
-        blocks.append(vectors_of("x", matrices.x))
-    for name, values in _squares(document):
-        blocks.append(
-            matrix(
-                visible(values, matrices.scores if name in ("scores", "weights") else UNSET),
-                rows,
-                names,
-                close,
-                limits=(0.0, 1.0) if name == "weights" else None,
-                signed=name != "weights",
-                title=MATRICES[name][0],
-                note=MATRICES[name][1],
-            )
-        )
-    blocks.append(vectors_of("output", matrices.output))
-    return stack(
-        stack_spaced(*blocks),
-        remark(
-            say(
-                view,
-                "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
-                difference=f"{document.agreement:.1e}",
-            ),
-            view,
-        ),
-    )
-
-
-def _squares(document: AttentionTopic) -> list[tuple[str, object]]:
-    """The matrices [query, key] in order, without those that the next step leaves as they are."""
+def _square_matrices(document: AttentionTopic) -> list[tuple[str, object]]:
+    """The names and values of the matrices [query, key] in order, without those that the next step leaves as they
+    are."""
     matrices = document.matrices
     squares: list[tuple[str, object]] = []
     if matrices.raw is not UNSET and matrices.scaled is not UNSET:
@@ -496,14 +439,7 @@ def first_entry(step: Projections, name: str, view: View) -> Lines:
     exact = f"{{:.{digits}f}}".format
     rows = [[str(index), write(x[index]), write(weights[index]), exact(products[index])] for index in largest_indices]
     if len(largest_indices) < len(x):
-        rows.append(
-            [
-                say(view, plural("{count} other", "{count} others", count=len(x) - len(largest_indices))),
-                "",
-                "",
-                exact(rest),
-            ]
-        )
+        rows.append([others_text(len(x) - len(largest_indices), view), "", "", exact(rest)])
     if bias is not None:
         rows.append([say(view, "bias b_Q"), "", "", exact(bias)])
     ends = " " * (digits - view.precision)
@@ -628,25 +564,3 @@ def residual(document: AttentionTopic, view: View) -> Lines:
             note=note,
         ),
     )
-
-
-def explain_answer(document: AttentionTopic, view: View) -> Lines:
-    """The sentence tinted by the query's weights, and what it looks at most."""
-    tokens, query = document.tokens, document.query
-    softmax = document.step(SoftmaxRow)
-    weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
-    tinted_sentence = shaded_sentence(
-        document.text, tokens, weights, view, query=query, tint=message("tint: the weight that the word gets")
-    )
-    best = int(np.argmax(weights))
-    query_text, sought = (quoted_token(tokens, at, view, beside=(query, best)) for at in (query, best))
-    link_sentence = say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)
-    if weights[best] > 0:
-        link_sentence = say(
-            view,
-            "{query} looks most at {key}: {share} of its weight.",
-            query=query_text,
-            key=sought,
-            share=percent(weights[best]),
-        )
-    return stack(tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view))

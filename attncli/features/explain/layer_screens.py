@@ -1,5 +1,4 @@
-"""Screens of the topics about a whole layer: masks, several heads, residual and norm, positions; a table of all topics'
-screens."""
+"""Screens of the topics about a whole layer: masks, heads, residual and norm, positions; a table of all topics'."""
 
 from __future__ import annotations
 
@@ -10,14 +9,15 @@ from msgspec import UNSET
 
 from attncli.documents import Document
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
-from attncli.draw.numbers import adding_digits, brief, format_fixed
+from attncli.draw.numbers import adding_column, brief, format_fixed
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
-from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
 from attncli.draw.tables import ledger, table, vector_sum, vectors
 from attncli.draw.token_names import key_names, position_and_text, quoted_token, short
 from attncli.draw.view import View
+from attncli.features.explain.derivation_screen import agreement_remark, others_text
 from attncli.features.explain.document import (
     MaskTopic,
     MatrixSoftmaxTopic,
@@ -29,6 +29,7 @@ from attncli.features.explain.document import (
     PositionWay,
     ResidualTopic,
     ScalingTopic,
+    SingleHead,
     SoftmaxTopic,
 )
 from attncli.features.explain.softmax_screens import (
@@ -91,7 +92,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         for name, values, signed in pairs
     ]
     batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
-    row_block = [] if np.isfinite(masked[document.query]).all() else [_row(document, texts, view)]
+    row_block = [] if np.isfinite(masked[document.query]).all() else [_query_row(document, texts, view)]
     row = as_matrix(document.after)[document.query]
     # of several texts the padding is what is asked about
     mask_sentence = _redistribution_sentence(document, view) if hides or document.batch is UNSET else ""
@@ -115,47 +116,36 @@ MASK_MATRICES = {
 """The title of each matrix of the topic "mask", and what it shows."""
 
 
-def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
-    """The query's row: score and weight without the mask, then with it."""
+def _query_row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
+    """The query's row as a table: score and weight of each key without the mask, then with it. texts: the tokens'."""
     query = document.query
-    name = label(texts[query], ascii=view.ascii)
     scores, masked, before, after = (
         np.asarray(getattr(document, part), np.float64)[query] for part in ("scores", "masked", "before", "after")
     )
-    visible = np.isfinite(masked)
     keys_shown = list(range(len(scores)))
     if len(keys_shown) > KEYS and not view.full:
         keys_shown = sorted(np.argsort(-before, kind="stable")[:KEYS].tolist())
     rest = sorted(set(range(len(scores))) - set(keys_shown))
-    columns = [
-        ([*map(float, values[keys_shown]), *([float(values[rest].sum())] if rest else [])], float(values.sum()))
-        for values in (before, after)
-    ]
-    digits = [adding_digits([column], view.precision) for column in columns]
-    none = spell("−∞", ascii=view.ascii)
-    rows = [
-        [
-            position_and_text(index, texts[index] if index < len(texts) else "bias_k", 14, view),
-            f"{scores[index]:.{view.precision}f}",
-            f"{before[index]:.{digits[0]}f}",
-            f"{masked[index]:.{view.precision}f}" if visible[index] else none,
-            f"{after[index]:.{digits[1]}f}",
-        ]
-        for index in keys_shown
-    ]
-    if rest:
-        sums = [f"{values[rest].sum():.{count}f}" for values, count in zip((before, after), digits, strict=True)]
-        rows.append([say(view, plural("{count} other", "{count} others", count=len(rest))), "", sums[0], "", sums[1]])
-    totals = [
-        f"{values.sum():.{view.precision}f}" + " " * (count - view.precision)
-        for values, count in zip((before, after), digits, strict=True)
-    ]
+    names = [position_and_text(key, texts[key] if key < len(texts) else "bias_k", 14, view) for key in keys_shown]
+    names += [others_text(len(rest), view)] if rest else []
+    blank = [""] if rest else []
+
+    def score_column(values: NDArray) -> tuple[list[str], str]:
+        texts = [f"{value:.{view.precision}f}" if np.isfinite(value) else "−∞" for value in values[keys_shown]]
+        return [*(spell(text, ascii=view.ascii) for text in texts), *blank], ""
+
+    def weight_column(values: NDArray) -> tuple[list[str], str]:
+        terms = [*values[keys_shown].tolist(), *([float(values[rest].sum())] if rest else [])]
+        return adding_column(terms, float(values.sum()), view.precision)
+
+    columns = [score_column(scores), weight_column(before), score_column(masked), weight_column(after)]
+    texts_of_columns, totals = zip((names, say(view, "sum")), *columns, strict=True)
     return ledger(
         say_each(view, "key", "score s", "weight without", "masked s", "weight w"),
-        rows,
-        [say(view, "sum"), "", totals[0], "", totals[1]],
+        list(zip(*texts_of_columns, strict=True)),
+        totals,
         view,
-        title=say(view, "the row of {query}, worked out", query=name),
+        title=say(view, "the row of {query}, worked out", query=label(texts[query], ascii=view.ascii)),
         note="the same scores, without and with the mask",
     )
 
@@ -188,7 +178,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     """That padding gets no weight and changes none, where several texts are padded together and it holds."""
     if document.batch is UNSET:
         return ""
-    longest = max(len(padded_text.tokens) for padded_text in document.batch)
+    lengths = [len(padded_text.tokens) for padded_text in document.batch]
     padding_weight = max(
         float(np.nan_to_num(list(padded_text.weights)[len(padded_text.tokens) :]).sum())
         for padded_text in document.batch
@@ -196,64 +186,43 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     largest_difference = max(padded_text.agreement for padded_text in document.batch)
     if padding_weight > 0 or largest_difference > CLOSE:
         return ""
-    if _have_equal_lengths(document.batch):
-        return say(
-            view,
-            "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights that it has alone.",
-            texts=len(document.batch),
+    values = {"texts": len(lengths), "longest": max(lengths), "difference": f"{largest_difference:.1e}"}
+    if len(set(lengths)) == 1:
+        template = message(
+            "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights that it has alone."
         )
-    if largest_difference == 0:
-        return say(
-            view,
+    elif largest_difference == 0:
+        template = message(
             "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
-            "keeps exactly the weights that it has alone.",
-            texts=len(document.batch),
-            longest=longest,
+            "keeps exactly the weights that it has alone."
         )
-    return say(
-        view,
-        "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
-        "keeps the weights that it has alone (within {difference}).",
-        texts=len(document.batch),
-        longest=longest,
-        difference=f"{largest_difference:.1e}",
-    )
-
-
-def _have_equal_lengths(batch: Sequence[PaddedText]) -> bool:
-    """Whether all texts have as many tokens: nothing is padded then."""
-    return len({len(text.tokens) for text in batch}) == 1
+    else:
+        template = message(
+            "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
+            "keeps the weights that it has alone (within {difference})."
+        )
+    return say(view, template, **values)
 
 
 def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
-    longest = max(len(padded_text.tokens) for padded_text in batch)
-    even = _have_equal_lengths(batch)
+    lengths = {len(padded_text.tokens) for padded_text in batch}
+    even, longest = len(lengths) == 1, max(lengths)
     pad = spell("·", ascii=view.ascii)
     room = max((view.width - 4) // (CELL + 2), 1)
     token_count = longest if view.full else min(longest, room)
-    rows = [
-        [
-            str(index),
-            *(
-                short(padded_text.tokens[place].text, CELL, view) if place < len(padded_text.tokens) else pad
-                for place in range(token_count)
-            ),
-        ]
-        for index, padded_text in enumerate(batch)
-    ]
+    rows = []
+    for index, padded_text in enumerate(batch):
+        names = [short(token.text, CELL, view) for token in padded_text.tokens[:token_count]]
+        rows.append([str(index), *names, *[pad] * (token_count - len(names))])
+    title = message("padding mask of a batch: {texts} texts, padded to {longest} tokens")
+    if even:
+        title = message("{texts} texts of one length: nothing is padded")
     token_table = table(
         ["", *map(str, range(token_count))],
         rows,
         view,
-        title=say(view, "{texts} texts of one length: nothing is padded", texts=len(batch))
-        if even
-        else say(
-            view,
-            "padding mask of a batch: {texts} texts, padded to {longest} tokens",
-            texts=len(batch),
-            longest=longest,
-        ),
+        title=say(view, title, texts=len(batch), longest=longest),
         note="" if even else "· is padding: hidden as a key, in every row",
     )
     weights = [
@@ -269,10 +238,14 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         title="weights of each text's last token",
         note="" if even else "nothing rests on padding",
     )
-    largest_difference = max(padded_text.agreement for padded_text in batch)
-    difference = f"{largest_difference:.1e}" if largest_difference else "0"
+    difference = difference_text(max(padded_text.agreement for padded_text in batch))
     alike = say(view, "Together or each alone, the weights differ by at most {difference}.", difference=difference)
     return stack(token_table, BLANK, last, remark(alike, view))
+
+
+def difference_text(difference: float) -> str:
+    """A difference that is rounding, such as `1.2e-07`, or `0`."""
+    return f"{difference:.1e}" if difference else "0"
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
@@ -302,19 +275,15 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     query = label(texts[document.query], ascii=view.ascii)
     is_split = model.d_model is not None and len(heads) * model.d_v == model.d_model
     widths = {"count": len(heads), "d_k": model.d_k, "d_v": model.d_v}
-    if not is_split:
-        sizes = say(
-            view,
-            plural(
-                "{count} head, with queries and keys of width {d_k} and values of width {d_v}",
-                "{count} heads, each with queries and keys of width {d_k} and values of width {d_v}",
-                **widths,
-            ),
-        )
-    elif len(heads) == 1:
-        sizes = say(view, "{count} head: it has the whole d_model, d_k is {d_k} and d_v {d_v}", **widths)
-    else:
-        sizes = say(view, "{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}", **widths)
+    sizes = plural(
+        "{count} head, with queries and keys of width {d_k} and values of width {d_v}",
+        "{count} heads, each with queries and keys of width {d_k} and values of width {d_v}",
+        **widths,
+    )
+    if is_split and len(heads) == 1:
+        sizes = message("{count} head: it has the whole d_model, d_k is {d_k} and d_v {d_v}", **widths)
+    elif is_split:
+        sizes = message("{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}", **widths)
     what = lead(
         "several heads",
         "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
@@ -324,9 +293,10 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     names = [say(view, "head {head}", head=head.head) for head in heads]
     several = len(heads) > 1  # of one head the average is that head
     rows = [*(head.weights for head in heads), *([document.average] if several else [])]
+    row_names = [*names, *([say(view, "average")] if several else [])]
     weights = matrix(
         rows,
-        [*names, *([say(view, "average")] if several else [])],
+        row_names,
         key_names(texts, rows),
         view,
         limits=(0.0, 1.0),
@@ -348,18 +318,15 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     )
     return (
         header(document, view),
-        stack(what, remark(sizes, view)),
-        *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
+        stack(what, remark(say(view, sizes), view)),
+        *((weights, outputs) if document.single is UNSET else (_single_head(document, document.single, texts, view),)),
         _projected_sum(document, names, view),
         _multihead_answer(document, view),
     )
 
 
-def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines:
-    """Of one head: its weights and output beside those of attention without heads."""
-    single = document.single
-    if single is UNSET:
-        return Lines()
+def _single_head(document: MultiheadTopic, single: SingleHead, texts: Sequence[str], view: View) -> Lines:
+    """Of one head: its weights and output beside those of attention without heads. texts: the tokens'."""
     names = [say(view, "single-head"), say(view, "h = 1")]
     head = document.heads[0]
     top = heading(
@@ -370,11 +337,8 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     rows = [single.weights, head.weights]
     weights = matrix(rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title="weights")
     output = vectors([single.output, head.output], names, view, title="output, first entries")
-    agree = say(
-        view,
-        "Weights and output differ by at most {difference}.",
-        difference=f"{single.agreement:.1e}" if single.agreement else "0",
-    )
+    difference = difference_text(single.agreement)
+    agree = say(view, "Weights and output differ by at most {difference}.", difference=difference)
     return stack(top, weights, output, remark(agree, view))
 
 
@@ -389,8 +353,8 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         yield say(view, "The {heads} heads give the same weights: averaging loses nothing here.", heads=len(heads))
         return
 
-    best = int(np.argmax(average))
-    mentioned = {document.query, best, *(int(np.argmax(row)) for row in rows)}
+    best, keys = int(np.argmax(average)), [int(np.argmax(row)) for row in rows]
+    mentioned = {document.query, best, *keys}
 
     def name(key: int) -> str:
         return quoted_token(document.tokens, key, view, beside=mentioned)
@@ -402,49 +366,33 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         key=name(best),
         weight=format_fixed(float(average[best]), 2),
     )
-    heads_elsewhere = [
-        index for index in range(len(heads)) if rows[index].any() and int(np.argmax(rows[index])) != best
-    ]
+    heads_elsewhere = [index for index, key in enumerate(keys) if rows[index].any() and key != best]
     if heads_elsewhere:
-        heads_elsewhere.sort(key=lambda index: float(average[int(np.argmax(rows[index]))] - rows[index].max()))
+        heads_elsewhere.sort(key=lambda index: float(average[keys[index]] - rows[index].max()))
         parts = []
         for index in heads_elsewhere[:MOST_HEADS]:
-            key = int(np.argmax(rows[index]))
+            key = keys[index]
             weight, mean = (format_fixed(float(values[key]), 2) for values in (rows[index], average))
-            head = heads[index].head
-            parts.append(
-                say(
-                    view,
-                    "head {head} at {key} ({weight}, averaged {average})",
-                    head=head,
-                    key=name(key),
-                    weight=weight,
-                    average=mean,
-                )
-            )
-        more = (
-            say(view, " and {count} more", count=len(heads_elsewhere) - MOST_HEADS)
-            if len(heads_elsewhere) > MOST_HEADS
-            else ""
-        )
-        head_list = say(view, contextual("clauses", ", ")).join(parts) + more
+            values = {"head": heads[index].head, "key": name(key), "weight": weight, "average": mean}
+            parts.append(say(view, "head {head} at {key} ({weight}, averaged {average})", **values))
+        more = len(heads_elsewhere) - MOST_HEADS
+        head_list = say(view, contextual("clauses", ", ")).join(parts)
+        head_list += say(view, " and {count} more", count=more) if more > 0 else ""
         counts = {"count": len(heads_elsewhere), "heads": len(heads), "places": head_list}
-        yield (
-            say(view, "Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}.", **counts)
-            if len(heads_elsewhere) == 1
-            else say(view, "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}.", **counts)
-        )
+        template = message("Averaging loses {count} of the {heads} heads, which look elsewhere: {places}.")
+        if len(heads_elsewhere) == 1:
+            template = message("Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}.")
+        yield say(view, template, **counts)
     else:
         low, high = (int(index) for index in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
-        least, most = (format_fixed(float(rows[index, best]), 2) for index in (low, high))
         yield say(
             view,
             "All {heads} heads look there; averaging loses how much each does: from {least} "
             "(head {least_head}) to {most} (head {most_head}).",
             heads=len(heads),
-            least=least,
+            least=format_fixed(float(rows[low, best]), 2),
             least_head=heads[low].head,
-            most=most,
+            most=format_fixed(float(rows[high, best]), 2),
             most_head=heads[high].head,
         )
     head_entropy = float(np.mean(document.entropies))
@@ -458,31 +406,16 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
-    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add."""
+    """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add. names: the heads'."""
     title = message("concat(O₁ … O_h)·W_O")
-    terms = [
-        (say(view, "head {head}", head=head.head), head.share) for head in document.heads if head.share is not UNSET
-    ]
+    terms = [(name, head.share) for name, head in zip(names, document.heads, strict=True) if head.share is not UNSET]
     if not terms:
         none = remark("There is no W_O here: the outputs stand side by side as they are.", view)
         return stack(heading(title, "", view), none)
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
-    body = vector_sum(
-        terms,
-        ("O", document.out),
-        view,
-        title=title,
-        note="= Σ O_h·W_O^h: each head's output times its own rows of W_O",
-    )
-    return stack(body, remark(_agreement(document, view), view))
-
-
-def _agreement(document: MultiheadTopic | ResidualTopic, view: View) -> str:
-    return say(
-        view,
-        "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
-        difference=f"{document.agreement:.1e}",
-    )
+    note = message("= Σ O_h·W_O^h: each head's output times its own rows of W_O")
+    body = vector_sum(terms, ("O", document.out), view, title=title, note=note)
+    return stack(body, agreement_remark(document.agreement, view))
 
 
 def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
@@ -490,16 +423,12 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
     query_text = quoted_token(document.tokens, document.query, view)
     answer_sentences = list(_loss_sentences(document, view))
     if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:
-        difference = document.single.agreement
-        answer_sentences = [
-            say(
-                view,
-                "Multi-head attention with h = 1 is single-head attention: {query} gets the same "
-                "weights and the same output (within {difference}).",
-                query=query_text,
-                difference=f"{difference:.1e}" if difference else "0",
-            )
-        ]
+        template = message(
+            "Multi-head attention with h = 1 is single-head attention: {query} gets the same "
+            "weights and the same output (within {difference})."
+        )
+        difference = difference_text(document.single.agreement)
+        answer_sentences = [say(view, template, query=query_text, difference=difference)]
     largest_weights = as_matrix([head.weights for head in document.heads]).max(axis=0)
     texts = (*answer_sentences, not_learned_note(document.model, view))
     return tinted_answer(document, largest_weights, texts, view, query=document.query, tint=STRONGEST)
@@ -543,13 +472,13 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
         header(document, view),
         what,
         stack(sum_block, facts),
-        _norm(document, view),
+        _norm_part(document, view),
         _residual_answer(document, query, view),
     )
 
 
-def _norm(document: ResidualTopic, view: View) -> Lines:
-    """The part of the layer norm: its steps, or a sentence that the model has none."""
+def _norm_part(document: ResidualTopic, view: View) -> Lines:
+    """The part of the norm: its steps, or a sentence that the model has none."""
     norm = document.norm
     if norm is None:
         return remark("There is no norm here; --layer-norm adds one.", view)
@@ -560,16 +489,12 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
     if norm.kind == "layer":
         rows.append((f"{input_name} − μ", np.asarray(norm.vector, np.float64) - norm.mean))
     scaled = say(view, "/ √(σ² + ε)") if norm.kind == "layer" else say(view, "/ √(mean x² + ε)")
-    rows += [(scaled, norm.scaled), ("· γ + β", norm.normed)]
-    if np.array_equal(norm.scaled, norm.normed):
-        rows.pop()
-    body = vectors(
-        [values for _, values in rows],
-        [name for name, _ in rows],
-        view,
-        title=("layer norm" if norm.kind == "layer" else "RMS norm"),
-        note=("of x, before the attention: this model norms first" if first else "of the sum, after the residual"),
-    )
+    is_plain = np.array_equal(norm.scaled, norm.normed)
+    rows += [(scaled, norm.scaled), *([] if is_plain else [("· γ + β", norm.normed)])]
+    names, values = zip(*rows, strict=True)
+    title = message("layer norm" if norm.kind == "layer" else "RMS norm")
+    note = message("of x, before the attention: this model norms first" if first else "of the sum, after the residual")
+    body = vectors(values, names, view, title=title, note=note)
     norm_sentence = say(
         view,
         "mean μ = {mean}, variance σ² = {variance}, ε = {eps}"
@@ -579,27 +504,21 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
         variance=write(norm.variance),
         eps=brief(norm.eps),
     )
-    plain = (
-        say(view, "The learned weights γ are 1 and the biases β 0 here.")
-        if np.array_equal(norm.scaled, norm.normed)
-        else ""
-    )
-    return stack(body, *(remark(note, view) for note in (norm_sentence, plain, _agreement(document, view))))
+    plain = say(view, "The learned weights γ are 1 and the biases β 0 here.") if is_plain else ""
+    return stack(body, remark(norm_sentence, view), remark(plain, view), agreement_remark(document.agreement, view))
 
 
 def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
-    """The sentence, tinted by where the word looks; whether its vector still points where it did."""
+    """The sentence, tinted by where the word looks; whether its vector still points where it did. query: its text."""
     query_text = say(view, '"{text}"', text=query)
-    template = (
-        message(
+    template = message(
+        "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x and x + O."
+    )
+    if document.cosine >= MOSTLY:
+        template = message(
             "After attention the vector of {query} still points mostly where it did: cosine "
             "{cosine} between x and x + O."
         )
-        if document.cosine >= MOSTLY
-        else message(
-            "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x and x + O."
-        )
-    )
     turn = say(view, template, query=query_text, cosine=f"{document.cosine:.2f}")
     texts = (turn, not_learned_note(document.model, view))
     weights = None if document.weights is UNSET else document.weights
@@ -665,12 +584,12 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         "queries and keys, or added to the scores.",
         view,
     )
-    tables = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
+    tables = [_encoding_table(way, texts, view) for way in ways if way.table is not UNSET]
     return (header(document, view), stack(what, way_table), *tables, rows, _position_answer(document, query, view))
 
 
-def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
-    """What a way brings in, as a table: vectors, angles, or what is added to the scores."""
+def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
+    """What a position encoding brings in: vectors, angles, or what is added to the scores. texts: the tokens'."""
     title, note = say(view, TABLES[way.enters], position=way.position), way.formula
     assert way.table is not UNSET, "only a way that brings something in has a table"
     if way.enters == "scores":

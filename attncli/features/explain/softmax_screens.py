@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import adding_digits, bar, brief, format_fixed, percent, times_words
+from attncli.draw.numbers import adding_column, bar, brief, format_fixed, percent, times_words
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
@@ -44,23 +44,20 @@ TIMES = 1e6
 def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """What the largest score gets, and how many times the next one's weight that is."""
     first, *other_weights = sorted(document.weights, reverse=True)
-    highest, share = brief(document.highest), percent(first)
+    values = {"highest": brief(document.highest), "share": percent(first)}
     if not other_weights:
-        text = say(view, "A score alone gets all of the weight.")
+        text = message("A score alone gets all of the weight.")
     elif first - other_weights[-1] <= SAME:
         weight = format_fixed(first, view.precision)
-        text = say(view, "All scores are equal, and so are their weights: {weight} each.", weight=weight)
+        text = message("All scores are equal, and so are their weights: {weight} each.", weight=weight)
     elif other_weights[0] * TIMES <= first:
-        text = say(view, "The largest score, {highest}, gets {share} of the weight.", highest=highest, share=share)
+        text = message("The largest score, {highest}, gets {share} of the weight.", **values)
     else:
-        text = say(
-            view,
-            "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.",
-            highest=highest,
-            share=share,
-            times=times_words(first / other_weights[0], 3),
+        values["times"] = times_words(first / other_weights[0], 3)
+        text = message(
+            "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.", **values
         )
-    return sentences([text], view)
+    return sentences([say(view, text)], view)
 
 
 def lead(title: str, text: str, view: View, *, note: str = "") -> Lines:
@@ -83,16 +80,15 @@ def scaling_answer(document: ScalingTopic, view: View) -> Lines:
         return remark(
             "For so small a d_k the difference is slight: scaling matters more the larger d_k is.", view, style=""
         )
-    values = {
-        "largest": plain.largest, "gradient": plain.gradient,
-        "scaled_largest": scaled.largest, "scaled_gradient": scaled.gradient,
-    }  # fmt: skip
     text = say(
         view,
         "Unscaled, the largest weight is {largest} on average and the gradient {gradient}; "
         "scaled, {scaled_largest} and {scaled_gradient}: the softmax stays where it can "
         "learn.",
-        **{name: format_fixed(value, 2) for name, value in values.items()},
+        largest=format_fixed(plain.largest, 2),
+        gradient=format_fixed(plain.gradient, 2),
+        scaled_largest=format_fixed(scaled.largest, 2),
+        scaled_gradient=format_fixed(scaled.gradient, 2),
     )
     return sentences([text], view)
 
@@ -130,96 +126,51 @@ def metric_answer(document: MetricTopic, view: View) -> Lines:
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
     """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
-    scores, weights = document.scores, document.weights
-    at_one = document.temperature == 1
-    note = (
-        say(view, "w = exp(s) / sum of exp(s)")
-        if at_one
-        else say(view, "s = score / {temperature}; w = exp(s) / sum of exp(s)", temperature=brief(document.temperature))
+    scores, weights, temperature = document.scores, document.weights, brief(document.temperature)
+    note = say(view, "s = score / {temperature}; w = exp(s) / sum of exp(s)", temperature=temperature)
+    title = plural(
+        "softmax of {count} number at temperature {temperature}",
+        "softmax of {count} numbers at temperature {temperature}",
+        count=len(scores),
+        temperature=temperature,
     )
-    title = say(
-        view,
-        plural("softmax of {count} number", "softmax of {count} numbers", count=len(scores))
-        if at_one
-        else plural(
-            "softmax of {count} number at temperature {temperature}",
-            "softmax of {count} numbers at temperature {temperature}",
-            count=len(scores),
-            temperature=brief(document.temperature),
-        ),
-    )
+    if document.temperature == 1:
+        note = say(view, "w = exp(s) / sum of exp(s)")
+        title = plural("softmax of {count} number", "softmax of {count} numbers", count=len(scores))
+
+    def column(numbers: Iterable[float | None]) -> tuple[list[str], str]:
+        return [format_fixed(number, view.precision) for number in numbers], ""
+
     columns = [
-        "",
-        *([] if at_one else [spell("score", ascii=view.ascii)]),
-        "s",
-        "exp(s)",
-        "s − max",
-        "exp(s − max)",
-        "w",
+        ("", list(map(str, range(len(scores)))), say(view, "sum")),
+        (spell("score", ascii=view.ascii), *column(document.numbers)),
+        ("s", *column(scores)),
+        ("exp(s)", *adding_column(document.exponentials, document.sum, view.precision)),
+        ("s − max", *column(document.shifted)),
+        ("exp(s − max)", *adding_column(document.shifted_exponentials, document.shifted_sum, view.precision)),
+        ("w", *adding_column(weights, 1.0, view.precision)),
     ]
-    digits = adding_digits([(weights, 1.0)], view.precision)
-    sums = [document.exponentials, document.shifted_exponentials]
-    totals = [document.sum, document.shifted_sum]
-    widths = [
-        view.precision
-        if total is None or None in terms
-        else adding_digits([([term for term in terms if term is not None], total)], view.precision)
-        for terms, total in zip(sums, totals, strict=True)
-    ]
-    rows = []
-    for index, score in enumerate(scores):
-        given_scores = [] if at_one else [format_fixed(document.numbers[index], view.precision)]
-        plain = (
-            format_fixed(document.exponentials[index], widths[0]) if document.exponentials[index] is not None else "inf"
-        )
-        shifted_score = format_fixed(document.shifted[index], view.precision)
-        shifted_exponential = format_fixed(document.shifted_exponentials[index], widths[1])
-        rows.append(
-            [
-                str(index),
-                *given_scores,
-                format_fixed(score, view.precision),
-                plain,
-                shifted_score,
-                shifted_exponential,
-                format_fixed(weights[index], digits),
-            ]
-        )
-    ends = [" " * (width - view.precision) for width in (*widths, digits)]
-    total = [
-        say(view, "sum"),
-        *([] if at_one else [""]),
-        "",
-        ("inf" if totals[0] is None else format_fixed(totals[0], view.precision) + ends[0]),
-        "",
-    ]
-    total += [format_fixed(totals[1], view.precision) + ends[1], format_fixed(1.0, view.precision) + ends[2]]
-    body = ledger(
-        columns,
-        rows,
-        total,
-        view,
-        title=title,
-        note=note,
-        strong=int(max(range(len(weights)), key=weights.__getitem__)),
-    )
+    if document.temperature == 1:  # scores that are not divided are what was given
+        del columns[1]
+    names, texts, totals = zip(*columns, strict=True)
+    strong = int(max(range(len(weights)), key=weights.__getitem__))
+    rows = list(zip(*texts, strict=True))
+    body = ledger(names, rows, totals, view, title=say(view, title), note=note, strong=strong)
     shift = say(
         view,
         "exp of {highest} is too large for any float: only the subtracted form can be computed."
-        if totals[0] is None
+        if document.sum is None
         else "The maximum, {highest}, may be subtracted from every score: numerator and sum "
         "shrink by the same factor exp({highest}), and nothing overflows.",
         highest=format_fixed(document.highest, view.precision),
     )
-    values = {
-        "largest": max(weights), "entropy": document.entropy,
-        "limit": math.log(len(scores)), "gradient": document.gradient,
-    }  # fmt: skip
-    numbers = {name: format_fixed(value, view.precision) for name, value in values.items()}
     facts = say(
         view,
         "largest weight {largest} · entropy {entropy} nats of at most {limit} · gradient norm {gradient}",
-        **numbers,
+        largest=format_fixed(max(weights), view.precision),
+        entropy=format_fixed(document.entropy, view.precision),
+        limit=format_fixed(math.log(len(scores)), view.precision),
+        gradient=format_fixed(document.gradient, view.precision),
     )
     return (stack(body, remark(shift, view), remark(facts, view)), softmax_answer(document, view))
 
@@ -229,7 +180,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     columns = ["", say(view, "measured"), say(view, "standard error"), say(view, "theory")]
     rows = [
         [
-            _scaled_name(row.scale, document, view, "var(q·k)"),
+            f"var({_scaled_product(row.scale, document, view)})",
             *(format_fixed(getattr(row, name), view.precision) for name in ("variance", "variance_error", "theory")),
         ]
         for row in document.variance
@@ -243,7 +194,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     variance = stack(ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view))
     softmax_table_rows = [
         [
-            say(view, "uniform") if row.scale == "uniform" else _scaled_name(row.scale, document, view, "softmax"),
+            say(view, "uniform") if row.scale == "uniform" else _scaled_product(row.scale, document, view),
             format_fixed(row.largest, view.precision),
             bar(row.largest, max(min(view.width - 64, 24), 0), ascii=view.ascii),
             *(format_fixed(getattr(row, name), view.precision) for name in ("entropy", "gradient")),
@@ -278,10 +229,10 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     return (claim, variance, softmax, scaling_answer(document, view))
 
 
-def _scaled_name(name: str, document: ScalingTopic, view: View, what: str) -> str:
-    inner = what.removeprefix("var(").removesuffix(")")
-    divisor = {"none": "", "sqrt-dk": f" / √{document.d_k}", "sqrt-dmodel": f" / √{document.d_model}"}[name]
-    return spell(f"var({inner}{divisor})" if what.startswith("var") else f"q·k{divisor}", ascii=view.ascii)
+def _scaled_product(scale: str, document: ScalingTopic, view: View) -> str:
+    """q·k with what a scale divides it by, such as `q·k / √64`. scale: one of `SCALES`."""
+    divisor = {"none": "", "sqrt-dk": f" / √{document.d_k}", "sqrt-dmodel": f" / √{document.d_model}"}[scale]
+    return spell(f"q·k{divisor}", ascii=view.ascii)
 
 
 def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[Lines]:
@@ -293,19 +244,14 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     whole = matrix(
         document.whole, texts, keys, view, title="over the whole matrix", note="all queries together share 1"
     )
-    digits = adding_digits([(sums, sum(sums))], view.precision)
-    cells = [
-        [position_and_text(index, text, 14, view), format_fixed(1.0, view.precision), format_fixed(sums[index], digits)]
-        for index, text in enumerate(texts)
+    sum_texts, sum_total = adding_column(sums, sum(sums), view.precision)
+    sum_rows = [
+        [position_and_text(index, text, 14, view), format_fixed(1.0, view.precision), sum_text]
+        for index, (text, sum_text) in enumerate(zip(texts, sum_texts, strict=True))
     ]
-    total = [
-        say(view, "sum"),
-        format_fixed(float(len(texts)), view.precision),
-        format_fixed(sum(sums), view.precision) + " " * (digits - view.precision),
-    ]
-    sum_table = ledger(
-        ["", say(view, "by rows"), say(view, "over the whole matrix")], cells, total, view, title="row sum"
-    )
+    total = [say(view, "sum"), format_fixed(float(len(texts)), view.precision), sum_total]
+    columns = ["", say(view, "by rows"), say(view, "over the whole matrix")]
+    sum_table = ledger(columns, sum_rows, total, view, title="row sum")
     return (
         header(document, view),
         stack(heading("softmax by rows, and over the whole matrix", "", view), rows),
@@ -347,13 +293,13 @@ OUTPUTS = 8
 def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
     """Whether the order is seen: what holds of every way of telling places, or of the one that ran."""
     rows = [row for row in document.order_rows if row.order == document.order]
-    plain = _without_places(document)
+    plain = _row_without_positions(document)
     if plain is not None and plain.equal:
         yield say(
             view,
             "Without a position encoding or a mask, permuting the tokens permutes the outputs "
             "and changes nothing else (largest difference {difference}, rounding).",
-            difference=_size(plain.max_difference),
+            difference=_difference_text(plain.max_difference),
         )
         if changed_rows := [row for row in rows if not row.equal]:
             sizes = [row.max_difference for row in changed_rows]
@@ -363,8 +309,8 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
                 ways=say(view, contextual("between", ", ")).join(
                     convention(row.mask if row.position == "none" else row.position, view) for row in changed_rows
                 ),
-                least=_size(min(sizes)),
-                most=_size(max(sizes)),
+                least=_difference_text(min(sizes)),
+                most=_difference_text(max(sizes)),
             )
         if any(row.order != document.order and not row.equal for row in document.order_rows):
             yield say(
@@ -383,12 +329,12 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
         view,
         "The order is seen: the output of {word} changes by {size} where the tokens stand in the other order.",
         word=quoted_token(document.tokens, most_moved, view),
-        size=_size(float(row.per_token[most_moved])),
+        size=_difference_text(float(row.per_token[most_moved])),
     )
 
 
-def _without_places(document: OrderTopic) -> OrderRow | None:
-    """The row without positions and without a mask, where it ran so."""
+def _row_without_positions(document: OrderTopic) -> OrderRow | None:
+    """The row of the model without position encoding and without a mask; None where none ran so."""
     rows = [row for row in document.order_rows if row.order == document.order]
     return next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
 
@@ -396,17 +342,17 @@ def _without_places(document: OrderTopic) -> OrderRow | None:
 def order_answer(document: OrderTopic, view: View) -> Lines:
     """The sentence, tinted by how far each word's output moves without positions, or as the model ran; whether the
     order is seen."""
-    row = _without_places(document) or document.order_rows[0]
-    way = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
+    row = _row_without_positions(document) or document.order_rows[0]
+    conventions = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
     texts = _order_sentences(document, view)
     if row.equal:
-        no_tint = say(view, "no tint: with position {position} and mask {mask} no word's output changes", **way)
+        no_tint = say(view, "no tint: with position {position} and mask {mask} no word's output changes", **conventions)
         tinted_sentence = shaded_sentence(document.text, document.tokens, None, view, query=None, tint="")
         return stack(tinted_sentence, remark(no_tint, view), sentences(texts, view))
     shares = np.divide(row.per_token, row.max_difference)
     tint = message(
         "tint: how far the word's output moves (position {position}, mask {mask}), against the one that moves most",
-        **way,
+        **conventions,
     )
     return tinted_answer(document, shares, texts, view, query=None, tint=tint)
 
@@ -420,8 +366,8 @@ def convention(name: str, view: View) -> str:
     return say(view, COMMON_WORDS[name]) if name in COMMON_WORDS else name
 
 
-def _size(difference: float) -> str:
-    """A difference of outputs in a sentence."""
+def _difference_text(difference: float) -> str:
+    """A difference of outputs in a sentence: three digits, two where it is below 0.001."""
     return f"{difference:.2g}" if difference < 1e-3 else f"{difference:.3g}"
 
 
@@ -429,13 +375,13 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     """Both orders, then per position encoding and mask how much the outputs differ."""
     texts = [token.text for token in document.tokens]
     gap = " " if not all(len(text) == 1 for text in texts) else ""
-    after = [texts[index] for index in document.order]
+
+    def text_in_order(order: Iterable[int]) -> str:
+        return label(gap.join(texts[index] for index in order), ascii=view.ascii)
+
     lines = [
-        fact(name, [label(gap.join(words), ascii=view.ascii)], view)
-        for name, words in (
-            (contextual("order of tokens", "from"), texts),
-            (contextual("order of tokens", "to"), after),
-        )
+        fact(contextual("order of tokens", "from"), [text_in_order(range(len(texts)))], view),
+        fact(contextual("order of tokens", "to"), [text_in_order(document.order)], view),
     ]
     columns = say_each(view, "position", "mask", "max |difference|", "largest at", "outputs")
     rows = [
@@ -457,20 +403,21 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         note="the same tokens in another order; each token's output against its own",
     )
     other_orders = dict.fromkeys(tuple(row.order) for row in document.order_rows if row.order != document.order)
-    order_texts = (label(gap.join(texts[index] for index in order), ascii=view.ascii) for order in other_orders)
-    order_notes = [remark(say(view, "* in another order: {text}", text=text), view) for text in order_texts]
-    sides = [_side_by_side(document, row, view) for row in _worth_seeing(document)]
+    order_notes = [
+        remark(say(view, "* in another order: {text}", text=text_in_order(order)), view) for order in other_orders
+    ]
+    sides = [_outputs_side_by_side(document, row, view) for row in _rows_with_outputs(document)]
     return (header(document, view), stack(*lines), *sides, stack(body, *order_notes), order_answer(document, view))
 
 
-def _worth_seeing(document: OrderTopic) -> list[OrderRow]:
+def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:
     """The rows whose outputs are shown: the first, without positions where it ran so, and the first that differs."""
     rows = [row for row in document.order_rows if row.order == document.order and row.outputs is not UNSET]
     return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
 
 
-def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
-    """The first entries of each token's output in both orders."""
+def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
+    """The first entries of each token's output in both orders, under one row's position encoding and mask."""
     assert row.outputs is not UNSET
     assert row.moved_outputs is not UNSET
     texts = [token.text for token in document.tokens]
@@ -482,38 +429,25 @@ def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
     entries = range(min(most, before.shape[1]))
     sides = [say(view, name) for name in (contextual("order of tokens", "from"), contextual("order of tokens", "to"))]
     columns = [say(view, "token"), *(f"{side} {index}" for side in sides for index in entries)]
+    outputs = np.hstack([before[:, entries], after[:, entries]])
     lines = [
-        [
-            name,
-            *(
-                format_fixed(float(values[index, entry]), view.precision)
-                for values in (before, after)
-                for entry in entries
-            ),
-        ]
+        [name, *(format_fixed(float(value), view.precision) for value in outputs[index])]
         for index, name in zip(tokens_shown, names, strict=True)
     ]
-    verdict = say(view, "equal, but for rounding" if row.equal else "differs")
-    way = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
-    title = say(view, "outputs O in both orders, position {position}, mask {mask}: {verdict}", **way, verdict=verdict)
-    more = (
-        say(
-            view,
-            plural(
-                "{count} more token; --full shows all",
-                "{count} more tokens; --full shows all",
-                count=len(texts) - len(tokens_shown),
-            ),
-        )
-        if len(tokens_shown) < len(texts)
-        else ""
+    title = say(
+        view,
+        "outputs O in both orders, position {position}, mask {mask}: {verdict}",
+        position=convention(row.position, view),
+        mask=convention(row.mask, view),
+        verdict=say(view, "equal, but for rounding" if row.equal else "differs"),
     )
-    note = (
-        say(view, "the first entry of each token's output")
-        if len(entries) == 1
-        else say(view, "first {count} entries of each token's output", count=len(entries))
-    )
-    return stack(ledger(columns, lines, [], view, title=title, note=note), remark(more, view))
+    note = message("first {count} entries of each token's output", count=len(entries))
+    if len(entries) == 1:
+        note = message("the first entry of each token's output")
+    body = ledger(columns, lines, [], view, title=title, note=say(view, note))
+    count = len(texts) - len(tokens_shown)
+    more = plural("{count} more token; --full shows all", "{count} more tokens; --full shows all", count=count)
+    return stack(body, remark(say(view, more) if count else "", view))
 
 
 def order_rows(document: OrderTopic) -> Iterable[list[object]]:
@@ -544,18 +478,16 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     parts = [fact(name, [value], view) for name, value in fields if value]
     example = document.example
     texts = list(TOKENS[: len(example.weights)])
-    visible_weights = [
-        [weight if key <= query else None for key, weight in enumerate(row)]
-        for query, row in enumerate(example.weights)
-    ]
-    example_matrix = matrix(
-        visible_weights, texts, texts, replace(view, precision=2), title="an example: a causal head of four tokens"
+    weights = as_matrix(example.weights)
+    visible_weights = np.where(np.tri(*weights.shape) > 0, weights, np.nan)
+    title = message("an example: a causal head of four tokens")
+    example_matrix = matrix(visible_weights, texts, texts, replace(view, precision=2), title=title)
+    values = (
+        (say(view, "this head"), example.value),
+        (say(view, "uniform over the visible keys"), example.uniform),
     )
-    values = [
-        [say(view, "this head"), _value(example.value, view)],
-        [say(view, "uniform over the visible keys"), _value(example.uniform, view)],
-    ]
-    body = table(["", document.name], values, view, align=["left", "right"])
+    rows = [[name, "-" if value is None else format_fixed(value, view.precision)] for name, value in values]
+    body = table(["", document.name], rows, view, align=["left", "right"])
     rows_note = say(view, "{count} of {total} rows used", count=example.rows, total=len(texts))
     return (
         heading(document.name, document.says, view),
@@ -566,18 +498,11 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     )
 
 
-def _value(value: float | None, view: View) -> str:
-    return "-" if value is None else format_fixed(value, view.precision)
-
-
 def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
     """What a metric means and its value for the example, a row for each fact, for `--plain`."""
     yield ["field", "value"]
-    for name in ("name", "says", "formula", "range", "unit"):
-        yield [name, getattr(document, name)]
-    yield ["rows", document.row_kind]
-    yield ["note", document.note]
-    yield ["source", document.source]
+    for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
+        yield [name, document.row_kind if name == "rows" else getattr(document, name)]
     yield ["value", document.example.value]
     yield ["uniform", document.example.uniform]
 
@@ -585,16 +510,17 @@ def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
 # Every metric with a line: what bare `attn explain metric` shows.
 
 
-def metrics_screen(meanings: Mapping[str, str], view: View) -> Lines:
+def metrics_screen(view: View) -> Lines:
     """Every metric with a line of what a high value means, and how to ask for more; brief, their names."""
-    count = len(meanings)
+    from attncli.measure.metric import METRICS  # only this list needs them
+
     if view.brief:
-        names = say(view, contextual("between", ", ")).join(meanings)
-        return sentences([say(view, "{count} metrics: {metrics}.", count=count, metrics=names)], view)
-    rows = [[name, localize(meaning, view)] for name, meaning in meanings.items()]
+        names = say(view, contextual("between", ", ")).join(METRICS)
+        return sentences([say(view, "{count} metrics: {metrics}.", count=len(METRICS), metrics=names)], view)
+    rows = [[name, localize(metric.says, view)] for name, metric in METRICS.items()]
     more = say(
         view,
         "{count} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
-        count=count,
+        count=len(METRICS),
     )
     return stack_spaced(table(["metric", message("a high value means")], rows, view), sentences([more], view))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import Heading, attention_part, header, refuse_lost_rows, token_rows
 from attncli.errors import InputError, LimitError, UsageError
@@ -32,6 +32,7 @@ from attncli.language import listing, message
 from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
+from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.version import __version__
 
@@ -79,15 +80,8 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     exponentials = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted_scores)
     sink_weight = None if sink is None else math.exp(sink - highest)
     total = math.fsum(exponentials) + (sink_weight or 0.0)
-    return SoftmaxSteps(
-        tuple(scores),
-        highest,
-        shifted_scores,
-        exponentials,
-        sink_weight,
-        total,
-        tuple(value / total for value in exponentials),
-    )
+    weights = tuple(value / total for value in exponentials)
+    return SoftmaxSteps(tuple(scores), highest, shifted_scores, exponentials, sink_weight, total, weights)
 
 
 def parse_scores(numbers: Sequence[str]) -> list[float]:
@@ -141,7 +135,6 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
     steps = softmax_steps(divided_scores)
     plain = [_exp(score) for score in divided_scores]
     total = math.fsum(value for value in plain if value is not None)
-    ran = softmax_of(divided_scores)
     return SoftmaxTopic(
         version=__version__,
         topic="softmax",
@@ -157,7 +150,7 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
         weights=list(steps.weights),
         entropy=steps.entropy,
         gradient=steps.gradient,
-        agreement=max(abs(a - b) for a, b in zip(steps.weights, ran, strict=True)),
+        agreement=max(abs(a - b) for a, b in zip(steps.weights, softmax_of(divided_scores), strict=True)),
         warnings=[],
     )
 
@@ -170,13 +163,29 @@ def softmax_of(scores: Sequence[float]) -> list[float]:
 
 
 def _exp(value: float) -> float | None:
+    """e to this power; None where that leaves the range of a float."""
     try:
         return math.exp(value)
     except OverflowError:
         return None
 
 
-# The softmax of rows of scores that no run has taken, through the package's own.
+# One layer of a run in float64, and the softmax of rows of scores that no run has taken, through the package's own.
+
+
+def float64_of(model: Model, array: Array) -> Floats:
+    """An array of a model's backend as float64 on the CPU."""
+    return np.asarray(model.backend.numpy(array), np.float64)
+
+
+def layer_trace(
+    model: Model, tokens: Sequence[Token], layer: int, keep: Collection[str], heads: Selection = EVERY
+) -> LayerTrace:
+    """The trace of one layer. keep: which stages [query, key] it has. heads: which heads its stages have.
+
+    Raises InputError for numbers that left the range of their type.
+    """
+    return refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep))))
 
 
 def row_softmax(scores: Floats) -> Floats:
@@ -210,11 +219,8 @@ def matrix_softmax_document(
     Raises:
         InputError: For a layer or head that is not there.
     """
-    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("masked", "weights"))))
-    refuse_lost_rows(model.backend, trace)
-    scores, weights = (
-        np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("masked", "weights")
-    )
+    trace = layer_trace(model, tokens, layer, ("masked", "weights"), [head])
+    scores, weights = (float64_of(model, trace.stages[name])[0] for name in ("masked", "weights"))
     whole = row_softmax(scores.reshape(1, -1)).reshape(scores.shape)
     return MatrixSoftmaxTopic(
         **header(model, text, tokens),
@@ -254,20 +260,10 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
         UsageError: For sizes below 1 (2 samples).
         LimitError: For too much work.
     """
-    for name, value, least in (
-        ("d_k", d_k, 1),
-        ("samples", samples, 2),
-        ("keys", keys, 1),
-        ("d_model", d_model or 1, 1),
-    ):
+    sizes = (("d-k", d_k, 1), ("samples", samples, 2), ("keys", keys, 1), ("d-model", d_model or 1, 1))
+    for name, value, least in sizes:
         if value < least:
-            raise UsageError(
-                "--{name} is {value}",
-                expected="at least {least}",
-                name=name.replace("_", "-"),
-                value=value,
-                least=least,
-            )
+            raise UsageError("--{name} is {value}", expected="at least {least}", name=name, value=value, least=least)
     if d_k * samples > MOST_NUMBERS:
         raise LimitError(
             "{samples} pairs of width {d_k} are {d_k_2:,} random numbers",
@@ -278,7 +274,7 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
             d_k_2=2 * d_k * samples,
             most_numbers=2 * MOST_NUMBERS,
         )
-    dots = _dots(d_k, samples, seed)
+    products = _dot_products(d_k, samples, seed)
     scales = [("none", 1.0), ("sqrt-dk", d_k**-0.5)]
     scales += [("sqrt-dmodel", d_model**-0.5)] if d_model is not None else []
     queries = max(samples // keys, 1)
@@ -291,14 +287,14 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
         keys=keys,
         queries=queries,
         seed=seed,
-        variance=[_variance(name, dots * scale, d_k * scale**2) for name, scale in scales],
-        softmax=_softmax(d_k, scales, queries, keys, seed),
+        variance=[_measured_variance(name, products * scale, d_k * scale**2) for name, scale in scales],
+        softmax=_mean_peakedness(d_k, scales, queries, keys, seed),
         warnings=[],
     )
 
 
-def _dots(d_k: int, samples: int, seed: int) -> np.ndarray[Any, Any]:
-    """q·k of independent pairs, [samples], float64."""
+def _dot_products(d_k: int, samples: int, seed: int) -> Floats:
+    """q·k of independent pairs of standard normal vectors of width d_k, [samples], float64."""
     rows = max(CHUNK // d_k, 1)
     parts = []
     for start in range(0, samples, rows):
@@ -308,7 +304,8 @@ def _dots(d_k: int, samples: int, seed: int) -> np.ndarray[Any, Any]:
     return np.concatenate(parts)
 
 
-def _variance(scale: str, values: np.ndarray[Any, Any], theory: float) -> ScaleVariance:
+def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVariance:
+    """Mean and variance of scaled dot products, [samples], and how far the variance is from the theory's."""
     deviations = values - values.mean()
     variance = float((deviations**2).sum() / (len(values) - 1))
     error = math.sqrt(max(float((deviations**4).mean()) - variance**2, 0.0) / len(values))
@@ -323,9 +320,11 @@ def _variance(scale: str, values: np.ndarray[Any, Any], theory: float) -> ScaleV
     )
 
 
-def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int) -> list[ScaleSoftmax]:
-    """Means over the queries of largest weight, entropy (nats) and gradient norm, for every scale and for uniform
-    weights."""
+def _mean_peakedness(
+    d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int
+) -> list[ScaleSoftmax]:
+    """Means over random queries of largest weight, entropy (nats) and gradient norm, for every scale, named, and for
+    uniform weights."""
     sums = {name: np.zeros(3) for name, _ in scales}
     rows = max(CHUNK // (d_k * keys), 1)
     for start in range(0, queries, rows):
@@ -335,11 +334,15 @@ def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int,
         for name, scale in scales:
             weights = attention(q, k, np.zeros((count, 1, keys, 1)), scale=scale).weights
             sums[name] += peakedness(weights[:, 0, 0]).sum(axis=0)
-    rows_by_scale = [_softmax_row(name, total / queries) for name, total in sums.items()]
-    return [*rows_by_scale, _softmax_row("uniform", peakedness(np.full((1, keys), 1 / keys))[0])]
+    means = {name: total / queries for name, total in sums.items()}
+    means["uniform"] = peakedness(np.full((1, keys), 1 / keys))[0]
+    return [
+        ScaleSoftmax(scale=name, largest=float(largest), entropy=float(entropy), gradient=float(gradient))
+        for name, (largest, entropy, gradient) in means.items()
+    ]
 
 
-def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def peakedness(weights: Floats) -> Floats:
     """Largest weight, entropy in nats, and the norm of the softmax's derivative, [row, 3], for weights [row, key].
 
     The derivative with respect to the scores is diag(w) − w·wᵀ; its norm is Frobenius', 0 where one weight is 1.
@@ -350,16 +353,14 @@ def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.stack([weights.max(axis=1), -(weights * logs).sum(axis=1), norms], axis=1)
 
 
-def _softmax_row(scale: str, values: np.ndarray[Any, Any]) -> ScaleSoftmax:
-    return ScaleSoftmax(scale=scale, largest=float(values[0]), entropy=float(values[1]), gradient=float(values[2]))
-
-
 # Whether attention sees the order of its tokens: topic "order" of `attn.explain/1`.
 
 ENTRIES = 8
 """Entries of each output that the document holds."""
 ROUNDING = 64
 """Outputs count as equal when they differ by at most this many units in the last place of the largest."""
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The unit in the last place of 1, by type."""
 
 
 def reversed_order(tokens: Sequence[Token]) -> list[int]:
@@ -428,9 +429,9 @@ def order_document(
     back = list(order) == list(range(len(tokens)))[::-1]
     for model in models:
         heading = heading or header(model, text, tokens)
-        rows.append(_row(model, tokens, order, layer))
+        rows.append(_order_row(model, tokens, order, layer))
         if back and rows[-1].position == "alibi" and rows[-1].equal and len(tokens) > 2:
-            rows.append(_row(model, tokens, [*range(1, len(tokens)), 0], layer))
+            rows.append(_order_row(model, tokens, [*range(1, len(tokens)), 0], layer))
     assert heading is not None, "there is at least one model"
     return OrderTopic(
         **heading,
@@ -444,12 +445,15 @@ def order_document(
     )
 
 
-def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
-    """What one model makes of one order."""
-    before, after = (_outputs(model, text_tokens, layer) for text_tokens in (tokens, _reorder(tokens, order)))
+def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
+    """How far a layer's outputs move when the tokens come in another order, and whether that is rounding alone."""
+    before, after = (
+        float64_of(model, layer_trace(model, text_tokens, layer, ()).stages["out"])
+        for text_tokens in (tokens, _reorder(tokens, order))
+    )
     difference = np.abs(after - before[list(order)]).max(axis=1)
     greatest = int(difference.argmax())
-    tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
+    tolerance = ROUNDING * EPSILON[model.backend.dtype] * float(np.abs(before).max(initial=0.0))
     ran = attention_part(model, model.backend)
     return OrderRow(
         mask=ran.mask,
@@ -467,32 +471,15 @@ def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int
 
 
 def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
+    """The tokens in another order, counted anew. order: for each new place the position of the token that moves
+    there."""
     return [replace(tokens[source], index=place) for place, source in enumerate(order)]
-
-
-def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:
-    trace = refuse_lost_rows(model.backend, next(iter(model.trace(list(tokens), layers=[layer], keep=()))))
-    return np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)
-
-
-def _epsilon(dtype: str) -> float:
-    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
 
 
 # What a metric means, as a document: topic "metric" of `attn.explain/1`.
 
 EXAMPLE = ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.2, 0.3, 0.5, 0.0), (0.1, 0.15, 0.5, 0.25))
 """A causal head of four tokens, worked by hand in the tests: rows are queries, columns keys."""
-
-
-def metric_names() -> list[str]:
-    """Every metric, in the order of the tables."""
-    return list(METRICS)
-
-
-def metric_meanings() -> dict[str, str]:
-    """What a high value of each metric means, in a line, in the order of the tables."""
-    return {name: metric.says for name, metric in METRICS.items()}
 
 
 def metric_document(name: str) -> MetricTopic:
@@ -509,8 +496,7 @@ def metric_document(name: str) -> MetricTopic:
         UsageError: For an unknown name.
     """
     if name not in METRICS:
-        close = get_close_matches(name, METRICS, 1)
-        hint = f"attn explain metric {close[0]}" if close else "attn explain metric"
+        hint = " ".join(["attn explain metric", *get_close_matches(name, METRICS, 1)])
         raise UsageError("there is no metric {name}", expected=listing(METRICS), hint=hint, name=repr(name))
     metric = METRICS[name]
     causal = np.tril(np.ones((4, 4), bool))
