@@ -53,20 +53,13 @@ class Tensors(Struct, frozen=True, eq=False):
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
         array = self.arrays[name]
-        fits = not shape or (
-            len(shape) == array.ndim
-            and all(size in (None, real) for size, real in zip(shape, array.shape, strict=True))
-        )
-        if not fits or array.size == 0:
-            expected = (
-                "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
-                if shape
-                else message("at least one number")
-            )
+        agree = (size in (None, real) for size, real in zip(shape, array.shape, strict=False))
+        if len(shape) not in (0, array.ndim) or not all(agree) or array.size == 0:
+            sizes = ", ".join("any" if size is None else str(size) for size in shape)
             raise InputError(
                 "{file_names} has shape {shape}",
                 where=self.where,
-                expected=expected,
+                expected=f"[{sizes}]" if shape else message("at least one number"),
                 file_names=self.file_names[name],
                 shape=list(array.shape),
             )
@@ -84,17 +77,14 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
     """
     names = [name for name in arrays if name.startswith(prefix)]
     if not names:
-        raise InputError(
-            message("no tensor's name begins with {prefix}", prefix=repr(prefix))
-            if prefix
-            else "the file holds no tensors",
-            where=where,
-            expected=message("one of {arrays}", arrays=names_text(arrays))
-            if arrays
-            else "the weights of one attention",
-        )
+        what, expected = message("the file holds no tensors"), message("the weights of one attention")
+        if prefix:
+            what = message("no tensor's name begins with {prefix}", prefix=repr(prefix))
+        if arrays:
+            expected = message("one of {arrays}", arrays=names_text(arrays))
+        raise InputError(what, where=where, expected=expected)
     parts = {name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".") for name in names}
-    short = _without_shared({name: ".".join(_bare(path)) for name, path in parts.items()})
+    short = _without_shared({name: ".".join(_without_wrappers(path)) for name, path in parts.items()})
     twice = [name for name, count in Counter(short.values()).items() if count > 1]
     if twice:
         pair = [name for name in names if short[name] == twice[0]]
@@ -102,14 +92,15 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
             "the file holds more than one attention: {pair} and {pair_2}",
             where=where,
             expected="the tensors of one",
-            hint=f"attn weights convert --prefix {_stem(pair[0], twice[0])} FILE one.safetensors",
+            hint=f"attn weights convert --prefix {_before(pair[0], twice[0])} FILE one.safetensors",
             pair=pair[0],
             pair_2=pair[1],
         )
     return Tensors({short[name]: arrays[name] for name in names}, {short[name]: name for name in names}, where)
 
 
-def _bare(path: list[str]) -> list[str]:
+def _without_wrappers(path: list[str]) -> list[str]:
+    """The parts of a tensor's name without those at its beginning that name modules around the attention."""
     index = 0
     while index < len(path) - 1:
         if path[index] in AROUND:
@@ -130,7 +121,8 @@ def _without_shared(names: dict[str, str]) -> dict[str, str]:
     return _without_shared({name: short.partition(".")[2] for name, short in names.items()})
 
 
-def _stem(name: str, short: str) -> str:
+def _before(name: str, short: str) -> str:
+    """What stands in a file's name before its plain name; the whole name where nothing does."""
     start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
     return name[:start] if start > 0 else name
 
@@ -235,14 +227,14 @@ def facts_of(
     file_names: the file's own names by canonical name, for messages. head_count: the heads that the tensors tell of.
     Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are not the file's.
     """
-    label = _Labels(file_names, where)
+    label = _Labels(weights, file_names, where)
     q, k, v = (weights[f"{role}.weight"] for role in "qkv")
     width = q.shape[1]
-    for role, array in (("k", k), ("v", v)):
-        if array.shape[1] != width:
-            raise label.wrong(f"{role}.weight", array, f"{width} inputs, as {label.of('q.weight')} has")
+    for role in ("k.weight", "v.weight"):
+        if weights[role].shape[1] != width:
+            raise label.wrong(role, f"{width} inputs, as {label.of('q.weight')} has")
     _check_option("--d-model", request.d_model, width, where)
-    count, note = _heads(weights, metadata, where, head_count, request)
+    count, note = _head_count(weights, metadata, where, head_count, request)
     if q.shape[0] % count:
         raise UsageError(
             "the queries are {shape} wide ({of}), which {count} heads cannot share",
@@ -257,38 +249,35 @@ def facts_of(
     _check_option("--d-k", request.d_k, dim, where)
     kv_heads = k.shape[0] // dim
     if k.shape[0] % dim or count % kv_heads:
-        raise label.wrong(
-            "k.weight",
-            k,
-            message(
-                "rows for kv heads of width {dim}, as the queries have, that {count} heads can share",
-                dim=dim,
-                count=count,
-            ),
+        expected = message(
+            "rows for kv heads of width {dim}, as the queries have, that {count} heads can share", dim=dim, count=count
         )
+        raise label.wrong("k.weight", expected)
     if v.shape[0] % kv_heads:
-        raise label.wrong("v.weight", v, message("rows that {kv_heads} heads can share", kv_heads=kv_heads))
+        raise label.wrong("v.weight", message("rows that {kv_heads} heads can share", kv_heads=kv_heads))
     v_dim = v.shape[0] // kv_heads
     _check_option("--d-v", request.d_v, v_dim, where)
-    _check_rest(weights, label, count * v_dim, width)
+    _check_output_and_widths(weights, label, count * v_dim, width)
     _check_learned(weights, label, where, {"bias_k": kv_heads * dim, "bias_v": kv_heads * v_dim})
+    projects, normed = "o.weight" in weights, "norm.weight" in weights
     biased = any(f"{role}.bias" in weights for role in "qkvo")
-    return LayoutSizes(
-        width, count, kv_heads, dim, v_dim, biased, "o.weight" in weights, "norm.weight" in weights
-    ), note
+    return LayoutSizes(width, count, kv_heads, dim, v_dim, biased, projects, normed), note
 
 
 class _Labels:
-    """The file's own names in messages."""
+    """The file's own names of weights in messages."""
 
-    def __init__(self, file_names: Mapping[str, str], where: str) -> None:
+    def __init__(self, weights: Mapping[str, Array], file_names: Mapping[str, str], where: str) -> None:
         self._file_names = {role: name for roles, name in file_names.items() for role in roles.split()}
-        self._where = where
+        self._weights, self._where = weights, where
 
     def of(self, role: str) -> str:
+        """The name in the file of the tensor that plays a role; the role where there is none."""
         return self._file_names.get(role, role)
 
-    def wrong(self, role: str, array: Array, expected: str) -> InputError:
+    def wrong(self, role: str, expected: str) -> InputError:
+        """The refusal of a weight for its shape."""
+        array = self._weights[role]
         return InputError(
             "{role} has shape {shape} as [out, in]" if array.ndim == 2 else "{role} has shape {shape}",
             where=self._where,
@@ -310,14 +299,15 @@ def _check_option(option: str, option_value: int | None, file_value: int, where:
         )
 
 
-def _heads(
+def _head_count(
     weights: Mapping[str, Array],
     metadata: Mapping[str, str],
     where: str,
     head_count: int | None,
     request: LayoutRequest,
 ) -> tuple[int, tuple[str, ...]]:
-    """How many heads: what the tensors tell, else the asker, else the metadata, else what d_k gives, else 1."""
+    """How many heads: what the tensors tell, else the asker, else the metadata, else what d_k gives, else 1; and what
+    to say about it."""
     metadata_count = metadata.get("num_heads", "")
     if head_count is not None:
         _check_option("--num-heads", request.heads, head_count, where)
@@ -338,12 +328,8 @@ def _heads(
         )
     rows = weights["q.weight"].shape[0]
     if metadata_count:
-        if (
-            not metadata_count.isdecimal()
-            or len(metadata_count) > 9
-            or int(metadata_count) < 1
-            or rows % int(metadata_count)
-        ):
+        is_count = metadata_count.isdecimal() and len(metadata_count) <= 9 and int(metadata_count) >= 1
+        if not is_count or rows % int(metadata_count):
             raise InputError(
                 "the file's metadata give {metadata_count} heads",
                 where=where,
@@ -359,26 +345,25 @@ def _heads(
     return 1, (message("the file does not say how many heads it has; read as 1 (--num-heads N)"),)
 
 
-def _check_rest(weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int) -> None:
+def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int) -> None:
     """Biases, output projection, learned key and norm against the widths they meet. mixed: heads · d_v."""
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
-        raise label.wrong("o.weight", output, f"{mixed} inputs, heads × d_v")
+        raise label.wrong("o.weight", f"{mixed} inputs, heads × d_v")
     if output is not None and output.shape[0] != d_model:
+        queries = label.of("q.weight")
         raise label.wrong(
-            "o.weight",
-            output,
-            message("{d_model} outputs, as wide as what {of} takes", d_model=d_model, of=label.of("q.weight")),
+            "o.weight", message("{d_model} outputs, as wide as what {of} takes", d_model=d_model, of=queries)
         )
     widths = {f"{role}.bias": weights[f"{role}.weight"].shape[0] for role in "qkvo" if f"{role}.weight" in weights}
     leaving = mixed if output is None else output.shape[0]
     for role, width in {**widths, "norm.weight": leaving, "norm.bias": leaving}.items():
         if role in weights and weights[role].shape != (width,):
-            raise label.wrong(role, weights[role], f"[{width}]")
+            raise label.wrong(role, f"[{width}]")
     if "o.bias" in weights and output is None:
-        raise label.wrong("o.bias", weights["o.bias"], message("an output projection beside its bias"))
+        raise label.wrong("o.bias", message("an output projection beside its bias"))
     if "norm.bias" in weights and "norm.weight" not in weights:
-        raise label.wrong("norm.bias", weights["norm.bias"], message("norm.weight beside it"))
+        raise label.wrong("norm.bias", message("norm.weight beside it"))
 
 
 def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]) -> None:
@@ -393,7 +378,7 @@ def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, siz
         )
     for name in present:
         if weights[name].size != sizes[name]:
-            raise label.wrong(name, weights[name], f"{sizes[name]} numbers")
+            raise label.wrong(name, f"{sizes[name]} numbers")
 
 
 ROLES = ("q", "k", "v", "o")
@@ -430,15 +415,14 @@ SPELLINGS = (
 def separate_layouts() -> list[Layout]:
     """Every spelling as `nn.Linear` modules, as bare matrices and as kernels, with every name of the output
     projection."""
+    forms = ("linear", "matrix", "kernel")
     return [
-        _layout(spelling, output, form)
-        for spelling in SPELLINGS
-        for output in spelling.o
-        for form in ("linear", "matrix", "kernel")
-    ]  # fmt: skip
+        _separate_layout(spelling, output, form) for spelling in SPELLINGS for output in spelling.o for form in forms
+    ]
 
 
-def _layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
+def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
+    """One tensor per projection. output: what the output projection is called. form: "linear", "matrix" or "kernel"."""
     names = dict(zip(ROLES, (spelling.q, spelling.k, spelling.v, output), strict=True))
     names_text = " ".join(names[role] for role in "qkv")
     match form:
@@ -468,13 +452,12 @@ def _read_projections(
     notes: tuple[str, ...] = ()
     heads = None
     if arrays["q"].ndim == 3:
-        heads = _heads_of(tensors, weights, form)
-        flat = {role: _flat(tensors, weights[role], array, role, form, heads) for role, array in arrays.items()}
+        heads = int(arrays["q"].shape[1 if form == "kernel" else 0])
+        flat = {role: _flat_projection(tensors, weights[role], role, form, heads) for role in arrays}
     else:
         plain = {role: tensors.read(weights[role], None, None) for role in arrays}
-        flat, notes = orient(
-            plain, "out-in" if form == "linear" else "in-out", request, [weights[role] for role in plain]
-        )
+        usual: Orientation = "out-in" if form == "linear" else "in-out"
+        flat, notes = orient(plain, usual, request, [weights[role] for role in plain])
     result = {f"{role}.weight": array for role, array in flat.items()}
     for role, name in biases.items():
         if name in tensors and role in flat:
@@ -482,12 +465,7 @@ def _read_projections(
     return LayoutWeights(result, heads, notes=notes, either_way=heads is None)
 
 
-def _heads_of(tensors: Tensors, weights: dict[str, str], form: str) -> int:
-    axis = 1 if form == "kernel" else 0
-    return int(tensors.read(weights["q"], None, None, None).shape[axis])
-
-
-def _flat(tensors: Tensors, name: str, array: Array, role: str, form: str, heads: int) -> Array:
+def _flat_projection(tensors: Tensors, name: str, role: str, form: str, heads: int) -> Array:
     """A projection per head as one [out, in] matrix.
 
     Bare matrices are [head, in, dim] and [head, dim, out] (TransformerLens), kernels [in, head, dim]
@@ -502,6 +480,7 @@ def _flat(tensors: Tensors, name: str, array: Array, role: str, form: str, heads
 
 
 def _flat_bias(tensors: Tensors, name: str, width: int) -> Array:
+    """A bias, perhaps stored as [head, dim], as [width]."""
     bias = tensors.read(name)
     return bias.reshape(-1) if bias.size == width and bias.ndim <= 2 else tensors.read(name, width)
 
@@ -515,47 +494,38 @@ def orient(
     shapes (or the asker's d_model) allow only the other way.
     """
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
-    fits = [way for way in (usual, opposite) if _agrees(arrays, way, request.d_model)]
+    fits = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
     orientation = request.orientation or (fits[0] if fits else usual)
     matrices = {
         role: array if orientation == "out-in" else np.ascontiguousarray(array.T) for role, array in arrays.items()
     }
-    notes: tuple[str, ...] = ()
-    names_text = " ".join(names)
+    words = {"in-out": message("[in, out], multiplied as X·W"), "out-in": message("[out, in], multiplied as X·Wᵀ")}
+    every_name, way, other_way = " ".join(names), words[orientation], words[opposite]
     if request.orientation is None and orientation != usual:
-        notes = (
-            message(
-                "{names_text}: the shapes only fit as {orientation}, so they are read so",
-                names_text=names_text,
-                orientation=_words(orientation),
-            ),
+        note = message(
+            "{names_text}: the shapes only fit as {orientation}, so they are read so",
+            names_text=every_name,
+            orientation=way,
         )
-    elif request.orientation is None and usual == "in-out" and len(fits) == 2:
-        notes = (
-            message(
-                "{names}: the shapes also fit as {opposite}; read as {orientation} "
-                "(the other way: attn weights convert --orientation {option})",
-                names=names_text,
-                opposite=_words(opposite),
-                orientation=_words(orientation),
-                option=opposite,
-            ),
+        return matrices, (note,)
+    if request.orientation is None and usual == "in-out" and len(fits) == 2:
+        note = message(
+            "{names}: the shapes also fit as {opposite}; read as {orientation} "
+            "(the other way: attn weights convert --orientation {option})",
+            names=every_name,
+            opposite=other_way,
+            orientation=way,
+            option=opposite,
         )
-    return matrices, notes
+        return matrices, (note,)
+    return matrices, ()
 
 
-def _words(way: Orientation) -> str:
-    return message("[in, out], multiplied as X·W" if way == "in-out" else "[out, in], multiplied as X·Wᵀ")
-
-
-def _agrees(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
+def _fits_as(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
+    """Whether the shapes of these matrices, by role, allow that they are stored so."""
     into, out = (0, 1) if way == "in-out" else (1, 0)
     widths = {arrays[role].shape[into] for role in "qkv"}
-    if (
-        len(widths) > 1
-        or (d_model is not None and widths != {d_model})
-        or arrays["q"].shape[out] != arrays["k"].shape[out]
-    ):
+    if len(widths) > 1 or d_model not in (None, *widths) or arrays["q"].shape[out] != arrays["k"].shape[out]:
         return False
     return "o" not in arrays or (arrays["o"].shape[into] == arrays["v"].shape[out] and arrays["o"].shape[out] in widths)
 
@@ -599,14 +569,10 @@ def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
 
 
 def _fused_layout(name: str, output: str) -> Layout:
+    """q, k and v side by side in a tensor `name`; `output` is what the projection beside it is called."""
     needs = {f"{name}.weight": "q.weight k.weight v.weight"}
-    may = {
-        f"{output}.weight": "o.weight",
-        f"{name}.bias": "q.bias k.bias v.bias",
-        f"{output}.bias": "o.bias",
-        "bias": "",
-        "masked_bias": "",
-    }
+    may = {f"{output}.weight": "o.weight", f"{name}.bias": "q.bias k.bias v.bias", f"{output}.bias": "o.bias"}
+    may |= {"bias": "", "masked_bias": ""}
     return Layout(f"fused {name} and {output}", needs, may, partial(_read_fused, name=name, output=output))
 
 
@@ -633,13 +599,12 @@ def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: 
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
     causal = "bias" in tensors or "masked_bias" in tensors or name == "c_attn"
-    notes = (
-        (message("models whose projection is called c_attn usually look back only (--mask causal)"),) if causal else ()
-    )
-    return LayoutWeights(weights, notes=notes)
+    note = message("models whose projection is called c_attn usually look back only (--mask causal)")
+    return LayoutWeights(weights, notes=(note,) if causal else ())
 
 
 def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
+    """Three arrays as those of queries, keys and values, by canonical name. kind: "weight" or "bias"."""
     return {f"{role}.{kind}": np.ascontiguousarray(part) for role, part in zip("qkv", parts, strict=True)}
 
 
@@ -666,10 +631,8 @@ def _list_of_heads(heads: int) -> Layout:
     """A module list of single heads, each with WQ, WK and WV, and one `linear` over their outputs side by side."""
     modules = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
     needs = {f"{name}.weight": f"{role}.weight" for name, role in modules}
-    may = {f"{name}.bias": f"{role}.bias" for name, role in modules} | {
-        "linear.weight": "o.weight",
-        "linear.bias": "o.bias",
-    }
+    may = {f"{name}.bias": f"{role}.bias" for name, role in modules}
+    may |= {"linear.weight": "o.weight", "linear.bias": "o.bias"}
     description = message("multi-head class heads.i (WQ WK WV) and linear, [out, in]")
     return Layout(description, needs, may, partial(_read_list, heads=heads))
 
@@ -725,26 +688,19 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
             width=width,
         )
     times = width // side
+    diagonal = np.eye(times, dtype=output.dtype)
     weights: dict[str, Array] = {"o.weight": output}
     for role, name in SHARED.items():
-        weights[f"{role}.weight"] = np.kron(
-            np.eye(times, dtype=output.dtype), tensors.read(f"{name}.weight", side, side)
-        )
+        weights[f"{role}.weight"] = np.kron(diagonal, tensors.read(f"{name}.weight", side, side))
         if f"{name}.bias" in tensors:
             weights[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), times)
     if "fc_out.bias" in tensors:
         weights["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
     if times == 1:
         return LayoutWeights(weights, None, SCALE)
-    return LayoutWeights(
-        weights,
-        times,
-        SCALE,
-        (
-            message(
-                "each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",
-                side=side,
-                times=times,
-            ),
-        ),
+    note = message(
+        "each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",
+        side=side,
+        times=times,
     )
+    return LayoutWeights(weights, times, SCALE, (note,))

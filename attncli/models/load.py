@@ -581,10 +581,10 @@ def _seeded_model(
     operations, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
     if weights is not None:
         from attncli.models.layout import LayoutRequest
-        from attncli.models.weight_file import load_weights
+        from attncli.models.weight_file import model_of, read_weight_file
 
-        request = LayoutRequest(d_model=d_model, heads=heads)
-        return load_weights(Path(weights), cutter, operations, request=request, seed=seed)
+        weight_file = read_weight_file(Path(weights), LayoutRequest(d_model=d_model, heads=heads))
+        return model_of(weight_file, Path(weights).name, cutter, operations, seed=seed)
     from attncli.models.one_layer import Settings, seeded_model
 
     settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)

@@ -103,23 +103,21 @@ def recognise(
     and what was expected; UsageError where the asker contradicts the file.
     """
     tensors = bare_names(arrays, where, request.prefix)
-    has_orientation = request.orientation is not None
-    match metadata.get(ORIENTATION):
-        case "in-out" | "out-in" as orientation if request.orientation is None:
-            request = replace(request, orientation=orientation)
-        case _:
-            pass
-    layout = _fitting(tensors)
-    layout_weights = layout.read(tensors, request)
-    if has_orientation and not layout_weights.either_way:
+    layout, stored_orientation = _fitting_layout(tensors), metadata.get(ORIENTATION)
+    if request.orientation is None and stored_orientation in ("in-out", "out-in"):
+        layout_weights = layout.read(tensors, replace(request, orientation=stored_orientation))
+    else:
+        layout_weights = layout.read(tensors, request)
+    if request.orientation is not None and not layout_weights.either_way:
         raise UsageError(
             "how these matrices are stored is certain: {description}",
             where=where,
             expected="no --orientation",
             description=layout.description,
         )
-    weights = dict(layout_weights.weights)
-    weights |= {name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors}
+    weights = layout_weights.weights | {
+        name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors
+    }
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
     file_names = {
         role: tensors.file_names[name] for name, role in reversed(layout.knows.items()) if name in tensors and role
@@ -145,14 +143,12 @@ def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
             expected="sqrt-dk or sqrt-dmodel",
             spelling=repr(spelling[:40]),
         )
-    return (
-        None
-        if spelling == "sqrt-dk"
-        else OwnScale(spelling, message("the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k"))
-    )
+    if spelling == "sqrt-dk":
+        return None
+    return OwnScale(spelling, message("the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k"))
 
 
-def _fitting(tensors: Tensors) -> Layout:
+def _fitting_layout(tensors: Tensors) -> Layout:
     """The layout that has a place for every tensor and misses none. Raises InputError against the nearest one."""
     present = set(tensors.arrays)
     layouts = [*separate_layouts(), *fused_layouts(), *class_layouts(present)]
@@ -174,23 +170,16 @@ def _fitting(tensors: Tensors) -> Layout:
     missing = [name for name in nearest.needs if name not in present]
     unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
     faults = [message("lacks {missing}", missing=names_text(missing))] if missing else []
-    faults += (
-        [
-            message(
-                "has the unknown {unknown_names}",
-                unknown_names=names_text(tensors.file_names[name] for name in unknown_names),
-            )
-        ]
-        if unknown_names
-        else []
-    )
-    optional, needed = [name for name, role in nearest.may.items() if role], names_text(nearest.needs)
+    if unknown_names:
+        names = names_text(tensors.file_names[name] for name in unknown_names)
+        faults.append(message("has the unknown {unknown_names}", unknown_names=names))
+    optional, expected = [name for name, role in nearest.may.items() if role], names_text(nearest.needs)
+    if optional:
+        expected = message("{needed}, and optionally {optional}", needed=expected, optional=names_text(optional))
     raise InputError(
         "this file {faults}; it holds {file_names}",
         where=tensors.where,
-        expected=message("{needed}, and optionally {optional}", needed=needed, optional=names_text(optional))
-        if optional
-        else needed,
+        expected=expected,
         hint=_similar(unknown_names, missing or optional) or _part_of_more(tensors, nearest, unknown_names),
         faults=listing(faults, " and "),
         file_names=names_text(tensors.file_names.values()),
@@ -207,6 +196,7 @@ def _part_of_more(tensors: Tensors, layout: Layout, unknown_names: list[str]) ->
 
 
 def _projections(layout: Layout) -> set[str]:
+    """The plain names that show that tensors have this layout."""
     return layout.knows.keys() - BESIDE
 
 
@@ -244,18 +234,22 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
         case "canonical":
             return dict(weights)
         case "torch":
-            _needs(facts, layout, square=True, output=True)
+            _check_sizes(facts, layout, square=True, output=True)
             return _torch(projections) | beside
         case "single":
-            _needs(facts, layout, heads=1)
-            return _rename(projections, {"q": "WQ", "k": "WK", "v": "WV", "o": "WO"}) | beside
+            _check_sizes(facts, layout, heads=1)
+            return {f"W{name[0].upper()}{name[1:]}": array for name, array in projections.items()} | beside
         case "heads":
-            _needs(facts, layout)
+            _check_sizes(facts, layout)
             return _list_of_heads(projections, facts) | beside
         case "matrices":
-            return {_matrix_name(name): np.ascontiguousarray(array.T) for name, array in projections.items()} | beside
+            tensors = {}
+            for name, array in projections.items():
+                role, _, kind = name.partition(".")
+                tensors[f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"] = np.ascontiguousarray(array.T)
+            return tensors | beside
         case "fused":
-            _needs(facts, layout, square=True)
+            _check_sizes(facts, layout, square=True)
             return _fuse(projections) | beside
         case _:
             from difflib import get_close_matches
@@ -265,9 +259,11 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
             raise UsageError("no layout is called {layout}", expected=listing(LAYOUTS), hint=hint, layout=repr(layout))
 
 
-def _needs(
+def _check_sizes(
     facts: LayoutSizes, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False
 ) -> None:
+    """Raise UsageError for sizes that a layout has no place for: shared heads; other than so many heads; projections
+    that are not square; none on the output."""
     if facts.kv_heads != facts.heads:
         raise UsageError(
             "layout {layout} has no shared heads, these are {heads} on {kv_heads}",
@@ -302,27 +298,17 @@ def _needs(
         )
 
 
-def _rename(weights: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
-    return {f"{names[name[0]]}{name[1:]}": array for name, array in weights.items()}
-
-
-def _matrix_name(name: str) -> str:
-    role, _, kind = name.partition(".")
-    return f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"
-
-
 def _join(weights: Mapping[str, Array], kind: str) -> Array | None:
     """q, k and v one below the other; a bias that is missing beside others is 0. None without any."""
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
         return None
-    rows = [weights[f"{role}.weight"] for role in "qkv"]
-    return np.concatenate(
-        [np.zeros(row.shape[0], row.dtype) if part is None else part for part, row in zip(parts, rows, strict=True)]
-    )
+    zeros = [np.zeros(len(weight), weight.dtype) for weight in (weights[f"{role}.weight"] for role in "qkv")]
+    return np.concatenate([zero if part is None else part for part, zero in zip(parts, zeros, strict=True)])
 
 
 def _torch(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Projections by the names of `torch.nn.MultiheadAttention`."""
     bias = _join(weights, "bias")
     output = weights["o.weight"]
     tensors = {"in_proj_weight": _join(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
@@ -334,6 +320,7 @@ def _torch(weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _fuse(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Projections as `c_attn` and `c_proj`, [in, out]."""
     weight, bias = _join(weights, "weight"), _join(weights, "bias")
     assert weight is not None
     tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
@@ -343,6 +330,7 @@ def _fuse(weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str, Array]:
+    """Projections as a list of heads, `heads.0.WQ` …, and `linear` on their outputs."""
     tensors = {}
     for name, array in weights.items():
         role, _, kind = name.partition(".")
@@ -355,25 +343,6 @@ def _list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str
 
 
 PLAIN = Settings()
-
-
-def load_weights(
-    path: Path,
-    tokenizer: Tokenizer,
-    backend: Backend,
-    *,
-    request: LayoutRequest | None = None,
-    settings: Settings = PLAIN,
-    seed: int | None = None,
-    embedding: np.ndarray[Any, Any] | None = None,
-) -> Model:
-    """The model that a weight file holds. request: sizes that the file may not tell, or must agree with.
-
-    The others as in `model_of`. Raises InputError for a file that cannot be understood, UsageError where the options
-    contradict it.
-    """
-    weight_file = read_weight_file(path, request or LayoutRequest())
-    return model_of(weight_file, path.name, tokenizer, backend, settings, seed=seed, embedding=embedding)
 
 
 def model_of(
@@ -420,14 +389,11 @@ def model_of(
         output_projection=facts.output_projection,
         scale=settings.scale or (weight_file.scale.spelling if weight_file.scale else None),
     )
-    spec = spec_of(file_settings)
+    spec, notes = spec_of(file_settings), weight_file.notes
+    if weight_file.scale and settings.scale is None:
+        notes = (weight_file.scale.description, *notes)
     seed = seed if seed is not None else weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)
-    notes = (
-        (weight_file.scale.description, *weight_file.notes)
-        if weight_file.scale and settings.scale is None
-        else weight_file.notes
-    )
     draws_embeddings = (embedding is None and weight_file.vocabulary is None) or settings.position == "learned"
     identity = Identity(
         "file",
@@ -442,16 +408,9 @@ def model_of(
 
 # Writing weight files: seeded ones, and recognised ones under other names.
 
-Weights = dict[str, np.ndarray[Any, Any]]
-Metadata = dict[str, str]
 
-
-def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> tuple[Weights, LayoutSizes, Metadata]:
-    """Seeded weights by canonical name, their sizes, and what the file's metadata say.
-
-    words: token texts whose seeded embeddings go along, each once; none for weights alone.
-    """
-    weights: Weights = dict(seeded_weights(settings, seed))
+def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> WeightFile:
+    """Seeded weights, ready to be written. words: token texts whose seeded embeddings go along, each once."""
     facts = LayoutSizes(
         d_model=settings.d_model,
         heads=settings.heads,
@@ -462,17 +421,20 @@ def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> tuple[We
         output_projection=settings.projects,
         layer_norm=settings.layer_norm,
     )
-    metadata = {"num_heads": str(settings.heads), "seed": str(seed)}
+    vocabulary = None
     if words:
-        weights[TABLE] = embedding(seed, words, settings.d_model)
-        metadata[TOKENS] = tokens_text(words)
-    return weights, facts, metadata
+        vocabulary = Vocabulary(
+            embedding(seed, words, settings.d_model), {word: place for place, word in enumerate(words)}
+        )
+    return WeightFile(LAYOUTS["canonical"], seeded_weights(settings, seed), facts, None, (), vocabulary, seed, {})
 
 
-def recognised_file(weight_file: WeightFile) -> tuple[Weights, LayoutSizes, Metadata]:
-    """The same of a file that was recognised, so that it can be written again."""
-    weights = dict(weight_file.weights)
-    metadata = {"num_heads": str(weight_file.facts.heads)}
+def write_weight_file(path: Path, weight_file: WeightFile, *, layout: str) -> None:
+    """Write weights as .safetensors or .npz in a layout, a key of `LAYOUTS`; the same content gives the same bytes.
+
+    Raises UsageError for weights that do not fit the layout, AttnError for a place that cannot be written.
+    """
+    weights, metadata = dict(weight_file.weights), {"num_heads": str(weight_file.facts.heads)}
     if weight_file.seed is not None:
         metadata["seed"] = str(weight_file.seed)
     if weight_file.scale is not None:
@@ -481,13 +443,6 @@ def recognised_file(weight_file: WeightFile) -> tuple[Weights, LayoutSizes, Meta
         weights[TABLE] = weight_file.vocabulary.rows
         if weight_file.vocabulary.places is not None:
             metadata[TOKENS] = tokens_text(list(weight_file.vocabulary.places))
-    return weights, weight_file.facts, metadata
-
-
-def write_weight_file(path: Path, weights: Weights, facts: LayoutSizes, metadata: Metadata, *, layout: str) -> None:
-    """Write canonical weights as .safetensors or .npz in a layout; the same content gives the same bytes.
-
-    Raises UsageError for weights that do not fit the layout, AttnError for a place that cannot be written.
-    """
-    file_metadata = metadata | ({ORIENTATION: "in-out"} if layout == "matrices" else {})
-    write_tensors(path, layout_tensors(weights, facts, layout), file_metadata)
+    if layout == "matrices":
+        metadata[ORIENTATION] = "in-out"
+    write_tensors(path, layout_tensors(weights, weight_file.facts, layout), metadata)

@@ -17,7 +17,7 @@ from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, MatrixMask
 from attncli.models.layout import LayoutRequest
 from attncli.models.one_layer import Settings
-from attncli.models.weight_file import load_weights
+from attncli.models.weight_file import model_of, read_weight_file
 
 WORDS = "a b c d e f g"
 TOKENS = len(WORDS.split())
@@ -79,9 +79,9 @@ def outputs(
     chosen = choose(backend, device=None, dtype="float64")
     found = []
     for text in x:
-        model = load_weights(
-            path, tokenizer("word"), chosen, request=asked, settings=Settings(mask=mask, **around), embedding=text
-        )
+        weights = read_weight_file(path, asked)
+        settings = Settings(mask=mask, **around)
+        model = model_of(weights, path.name, tokenizer("word"), chosen, settings, embedding=text)
         found.append(chosen.numpy(next(iter(model.trace(WORDS))).stages["out"]))
     return np.stack(found)
 
@@ -129,7 +129,8 @@ def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
     x = inputs(16).astype(np.float32)
     with torch.no_grad():
         reference = module(torch.from_numpy(x)).numpy()
-    model = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), embedding=x[1])
+    chosen = choose("numpy", device=None, dtype="float32")
+    model = model_of(read_weight_file(path), path.name, tokenizer("word"), chosen, embedding=x[1])
     assert np.abs(next(iter(model.trace(WORDS))).stages["out"] - reference[1]).max() < 1e-6
 
 
@@ -138,8 +139,6 @@ def test_a_layout_is_told_in_words_and_every_tensor_has_a_role(name: str, tmp_pa
     case = CASES[name]
     path = tmp_path / "class.npz"
     write_tensors(path, state(classes.filled(case.make(), seed=1), case.prefix), {})
-    from attncli.models.weight_file import read_weight_file
-
     found = read_weight_file(path, LayoutRequest(heads=case.heads))
     assert case.layout in found.layout
     assert all(found.roles.values())
@@ -161,7 +160,8 @@ def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way
     write_tensors(path, state(module), {})
     x = inputs(15)
     reference = expected(module, x, None)
-    said = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float64")).warnings
+    chosen = choose("numpy", device=None, dtype="float64")
+    said = model_of(read_weight_file(path), path.name, tokenizer("word"), chosen).warnings
     assert any("√d_model" in note and "--scale" in note for note in said)
     assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dmodel") - reference).max() < 1e-10
     assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dk") - reference).max() > 1e-3

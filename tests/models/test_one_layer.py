@@ -16,7 +16,7 @@ from attncli.mechanism.mask import Causal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model, seeded_weights
-from attncli.models.weight_file import load_weights, seeded_file, write_weight_file
+from attncli.models.weight_file import model_of, read_weight_file, seeded_file, write_weight_file
 
 HUMPTY = "humpty dumpty sat on"
 
@@ -199,9 +199,11 @@ def test_settings_that_do_not_fit(settings: Settings, says: str) -> None:
 )
 def test_seeded_weights_in_a_file_are_the_seeded_model(settings: Settings, ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"seeded{ending}"
-    write_weight_file(path, *seeded_file(settings, 5, []), layout="canonical")
+    write_weight_file(path, seeded_file(settings, 5, []), layout="canonical")
     seeded = model(settings, 5, dtype="float32")
-    loaded = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float32"))
+    loaded = model_of(
+        read_weight_file(path), path.name, tokenizer("word"), choose("numpy", device=None, dtype="float32")
+    )
     assert loaded.spec == seeded.spec
     assert loaded.identity == replace(seeded.identity, source="file", name=path.name, layout=loaded.identity.layout)
     assert loaded.warnings == ()
@@ -211,7 +213,7 @@ def test_seeded_weights_in_a_file_are_the_seeded_model(settings: Settings, endin
 
 def test_embeddings_in_a_file_serve_its_tokens_and_no_others(tmp_path: Path) -> None:
     path = tmp_path / "with.npz"
-    write_weight_file(path, *seeded_file(Settings(d_model=11), 7, HUMPTY.split()), layout="canonical")
+    write_weight_file(path, seeded_file(Settings(d_model=11), 7, HUMPTY.split()), layout="canonical")
     loaded = attncli.load(weights=path)
     (trace,) = loaded.trace("on sat on")
     (expected,) = model(Settings(d_model=11), 7, dtype="float32").trace("on sat on")
@@ -260,14 +262,14 @@ def test_token_lists_that_lie(tmp_path: Path, tokens: str, says: str) -> None:
 
 def test_options_that_contradict_a_file(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
-    write_weight_file(path, *seeded_file(Settings(d_model=24, heads=3), 0, []), layout="canonical")
+    write_weight_file(path, seeded_file(Settings(d_model=24, heads=3), 0, []), layout="canonical")
     backend = choose("numpy", device=None, dtype="float32")
     for settings, says in (
         (Settings(bias=True), "--bias"),
         (Settings(output_projection=False), "--no-output-projection"),
     ):
         with pytest.raises(UsageError, match=says):
-            load_weights(path, tokenizer("word"), backend, settings=settings)
+            model_of(read_weight_file(path), path.name, tokenizer("word"), backend, settings)
     with pytest.raises(UsageError, match="--d-model is 13, the file's is 24"):
         attncli.load(weights=path, d_model=13)
     with pytest.raises(UsageError, match="5 heads cannot share"):

@@ -89,7 +89,7 @@ def init(
     from attncli.models.weight_file import seeded_file, write_weight_file
 
     words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
-    write_weight_file(file, *seeded_file(settings, seed_number, words), layout=layout)
+    write_weight_file(file, seeded_file(settings, seed_number, words), layout=layout)
     _list(file, None, output, environment, view)
 
 
@@ -124,7 +124,7 @@ def convert(
     environment: Environment = ctx.obj
     from attncli.inputs.tensors import check_writable_format
     from attncli.models.layout import LayoutRequest
-    from attncli.models.weight_file import read_weight_file, recognised_file, write_weight_file
+    from attncli.models.weight_file import read_weight_file, write_weight_file
 
     check_writable_format(to)
     view = validate_options(output, environment, files={"NEW": to})
@@ -133,7 +133,7 @@ def convert(
     )
     for note in weight_file.notes:
         environment.note(note)
-    write_weight_file(to, *recognised_file(weight_file), layout=layout)
+    write_weight_file(to, weight_file, layout=layout)
     _list(to, None, output, environment, view)
 
 
