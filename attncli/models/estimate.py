@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.language import Message, message
-from attncli.mechanism.spec import Attention, Block, Experts, Mlp, SelectiveScan, Spec
+from attncli.mechanism.spec import Block, Experts, Mlp, SelectiveScan, Spec
 from attncli.models.family import Binding, TensorBinding, layer_roles
 
 if TYPE_CHECKING:
@@ -92,20 +93,15 @@ class StoredSizes(Struct, frozen=True):
 
 def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
     """The sizes of one side of a checkpoint, from its headers alone."""
-    layers = [sum(_bytes(tensors, bound) for bound in layer) for layer in binding.layers]
-    feed_forward = [sum(_bytes(tensors, bound) for bound in layer if bound.feeds) for layer in binding.layers]
-    tables = [
-        binding.outer[role].tensors[0]
-        for role in ("tokens.weight", "positions.weight", "types.weight")
-        if role in binding.outer
-    ]
-    return StoredSizes(
-        layers, feed_forward, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables)
-    )
 
+    def bytes_of(bindings: Iterable[TensorBinding]) -> int:
+        return sum(tensors[name].bytes for bound in bindings for name in bound.tensors)
 
-def _bytes(tensors: Mapping[str, TensorInfo], bound: TensorBinding) -> int:
-    return sum(tensors[name].bytes for name in bound.tensors)
+    layers = [bytes_of(layer) for layer in binding.layers]
+    feed_forward = [bytes_of(bound for bound in layer if bound.feeds) for layer in binding.layers]
+    roles = ("tokens.weight", "positions.weight", "types.weight")
+    tables = [tensors[binding.outer[role].tensors[0]] for role in roles if role in binding.outer]
+    return StoredSizes(layers, feed_forward, sum(table.bytes // max(table.shape[0], 1) for table in tables))
 
 
 def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
@@ -144,26 +140,19 @@ def estimate(
     wide = SCORE_ITEM[dtype]
     bytes_read = 0
     if sizes is not None:
-        bytes_read = (
-            sum(sizes.layers[: last + 1])
-            - sum(sizes.feed_forward[last : last + 1] if layer_numbers else ())
-            + tokens * sizes.row
-        )
+        bytes_read = sum(sizes.layers[: last + 1]) + tokens * sizes.row
+        bytes_read -= sizes.feed_forward[last] if layer_numbers else 0
     work = work_of(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
     # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it
     scores = tokens * (wide + 1) if rows is None else WORKING * min(rows, tokens) * wide
-    kept_heads = (
-        sum(kept_stages * block.attention.heads for index, block in enumerate(blocks) if index in layer_numbers)
-        if rows is None
-        else 0
-    )
+    kept_heads = sum(spec.blocks[index].attention.heads for index in layer_numbers) if rows is None else 0
     memory = {
-        message("weights at a time"): max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
+        message("weights at a time"): max((_weights_at_once(spec, block) for block in blocks), default=0) * wide,
         message("reading ahead"): 2 * PIECE if bytes_read >= WORTH_A_PLAN else 0,
-        "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
+        "vectors": tokens * max((_numbers_per_token(spec, block) for block in blocks), default=0) * wide,
         message("scores of one layer"): heads * tokens * scores,
-        message("scores that are kept"): kept_heads * tokens * tokens * wide,
+        message("scores that are kept"): kept_stages * kept_heads * tokens * tokens * wide,
     }
     seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
     return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
@@ -180,7 +169,7 @@ class ComputeWork(Struct, frozen=True):
 
 def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
     """What there is to compute in these layers for a text of `tokens` tokens."""
-    numbers = [_numbers(spec, block) for block in blocks]
+    numbers = [_weight_counts(spec, block) for block in blocks]
     products = sum(
         tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True)
     )
@@ -194,7 +183,7 @@ def seconds_of(work: ComputeWork, dtype: str) -> float:
     return float32_seconds * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
 
 
-def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
+def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
     """How many weights a layer has, and how many of them each token is multiplied with."""
     total = active = 0
     for role in layer_roles(spec, block):
@@ -202,18 +191,16 @@ def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
         total += count
         if block.attention.own_global == () and role.module.startswith("attn.global_"):
             continue  # they are for tokens that there are not
-        if role.suffix != ".weight" or role.module.rpartition(".")[2] not in MATRICES:
-            continue
-        if isinstance(block.mlp, Experts) and len(role.shape) == 3:
-            active += count * block.mlp.chosen // block.mlp.count
-        else:
+        if role.suffix == ".weight" and role.module.rpartition(".")[2] in MATRICES:
+            if isinstance(block.mlp, Experts) and len(role.shape) == 3:
+                count = count * block.mlp.chosen // block.mlp.count
             active += count
     return total, active
 
 
-def _at_a_time(spec: Spec, block: Block) -> int:
+def _weights_at_once(spec: Spec, block: Block) -> int:
     """Weights that are in memory at once: those that one tensor may hold together, or all experts of a layer."""
-    together: dict[str, int] = {}
+    together = Counter[str]()
     for role in layer_roles(spec, block):
         part, _, kind = role.module.rpartition(".")
         if len(role.shape) == 3:
@@ -224,29 +211,27 @@ def _at_a_time(spec: Spec, block: Block) -> int:
             group = f"{part}.in"
         else:
             group = role.module
-        together[group] = together.get(group, 0) + prod(role.shape)
+        together[group] += prod(role.shape)
     return max(together.values(), default=0)
 
 
 def _attention_products(block: Block, tokens: int) -> int:
-    both: Iterator[Attention] = (attention for attention in (block.attention, block.cross) if attention is not None)
-    states = 0
+    """Multiply-adds of a layer's attentions and of its mixer's states."""
+    products = 0
     if block.mixer is not None and block.mixer.cells:
-        states = tokens * (STEP + block.mixer.cells * (CELLS + FADING * isinstance(block.mixer, SelectiveScan)))
-    return states + sum(
-        attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim) for attention in both
-    )
+        products = tokens * (STEP + block.mixer.cells * (CELLS + FADING * isinstance(block.mixer, SelectiveScan)))
+    for attention in (block.attention, block.cross):
+        if attention is not None:
+            products += attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim)
+    return products
 
 
-def _widths(spec: Spec, block: Block) -> int:
+def _numbers_per_token(spec: Spec, block: Block) -> int:
     """Numbers per token that are alive at once in a layer: vectors in and out, what attention leaves, the feed-forward
     part."""
     attention = block.attention
-    projection_width = (
-        2 * attention.heads * attention.head_dim
-        + 2 * attention.kv_heads * attention.head_dim
-        + attention.heads * attention.v_dim
-    )
+    projection_width = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
+    projection_width += attention.heads * attention.v_dim
     match block.mlp:
         case Mlp(width, _, gated):
             inner = width * (4 if gated else 3)  # activations work in two arrays of their own
@@ -256,19 +241,10 @@ def _widths(spec: Spec, block: Block) -> int:
             inner = 0
         case _:
             assert_never(block.mlp)
-    mixing = (
-        0
-        if block.mixer is None
-        else 2
-        * max(
-            sum(
-                role.shape[0]
-                for role in layer_roles(spec, block)
-                if role.name.startswith("mixer.") and len(role.shape) > 1
-            ),
-            1,
-        )
-    )
+    mixing = 0
+    if block.mixer is not None:
+        roles = [role for role in layer_roles(spec, block) if role.name.startswith("mixer.") and len(role.shape) > 1]
+        mixing = 2 * max(sum(role.shape[0] for role in roles), 1)
     return 4 * spec.d_model + projection_width + inner + mixing
 
 
@@ -312,20 +288,16 @@ def free_memory(root: Path = Path("/")) -> MemoryBudget:
 
     root: where /proc and /sys are, for tests.
     """
-    limits = [
-        MemoryBudget(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))
-    ]
-    return min(
-        limits,
-        key=lambda free: free.bytes,
-        default=MemoryBudget(UNKNOWN, message("an assumption: this system does not say")),
-    )
+    assumption = MemoryBudget(UNKNOWN, message("an assumption: this system does not say"))
+    budgets = (*_system_memory(root), *_control_groups(root), *_process_limits(root))
+    free = min(budgets, key=lambda budget: max(budget.bytes, 0), default=assumption)
+    return replace(free, bytes=max(free.bytes, 0))
 
 
 def peak_memory(root: Path = Path("/")) -> int | None:
     """The most memory that this process has had resident, in bytes, libraries included; None where the system does not
     say."""
-    peak = _status(root).get("VmHWM")
+    peak = _byte_table(root / PROCESS).get("VmHWM")
     if peak is not None:
         return peak
     try:
@@ -337,14 +309,15 @@ def peak_memory(root: Path = Path("/")) -> int | None:
     return usage if sys.platform == "darwin" else usage * 1024
 
 
-def _system(root: Path) -> Iterator[MemoryBudget]:
-    available = _table(root / "proc/meminfo").get("MemAvailable")
+def _system_memory(root: Path) -> Iterator[MemoryBudget]:
+    """What the system has available without swapping; nothing where it does not say."""
+    available = _byte_table(root / "proc/meminfo").get("MemAvailable")
     if available is not None:
         yield MemoryBudget(available, message("memory available on this machine"))
 
 
-def _groups(root: Path) -> Iterator[MemoryBudget]:
-    """The process's control groups and those above them, version 2 and 1."""
+def _control_groups(root: Path) -> Iterator[MemoryBudget]:
+    """What the process's control groups and those above them allow, version 2 and 1."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -365,19 +338,20 @@ def _groups(root: Path) -> Iterator[MemoryBudget]:
         for group in (folder, *folder.parents) if folder.is_dir() else (base,):
             if not group.is_relative_to(base):
                 break
-            allowance, usage = _number(group / limit), _number(group / usage_file)
+            allowance, usage = _whole_number(group / limit), _whole_number(group / usage_file)
             if allowance is not None and usage is not None and allowance < UNLIMITED:
                 # cached file pages count as used, but give way
-                reclaimable = _table(group / "memory.stat", unit=1).get("inactive_file", 0)
+                reclaimable = _byte_table(group / "memory.stat", unit=1).get("inactive_file", 0)
                 yield MemoryBudget(allowance - usage + reclaimable, message("the memory limit of this control group"))
 
 
-def _limits(root: Path) -> Iterator[MemoryBudget]:
+def _process_limits(root: Path) -> Iterator[MemoryBudget]:
+    """What the limits of this process leave: RLIMIT_AS and RLIMIT_DATA, where they are set."""
     try:
         import resource
     except ImportError:  # not a Unix
         return
-    status = _status(root)
+    status = _byte_table(root / PROCESS)
     for name, status_key, words in (
         ("RLIMIT_AS", "VmSize", message("the limit on this process's address space")),
         ("RLIMIT_DATA", "VmData", message("the limit on this process's data")),
@@ -387,25 +361,22 @@ def _limits(root: Path) -> Iterator[MemoryBudget]:
             yield MemoryBudget(allowance - status[status_key], words)
 
 
-def _status(root: Path) -> dict[str, int]:
-    return _table(root / "proc/self/status")
+PROCESS = "proc/self/status"
+"""What Linux says of this process."""
 
 
-def _table(path: Path, unit: int = 1024) -> dict[str, int]:
+def _byte_table(path: Path, unit: int = 1024) -> dict[str, int]:
     """Lines of "name: number kB" or "name number", in bytes; empty where the file cannot be read."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
         return {}
-    words = (line.replace(":", " ").split() for line in lines)
-    return {
-        line_words[0]: int(line_words[1]) * unit
-        for line_words in words
-        if len(line_words) > 1 and line_words[1].isdigit()
-    }
+    rows = (line.replace(":", " ").split() for line in lines)
+    return {row[0]: int(row[1]) * unit for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
-def _number(path: Path) -> int | None:
+def _whole_number(path: Path) -> int | None:
+    """The number that a file holds; None where it cannot be read or holds none."""
     try:
         text = path.read_text().strip()
     except OSError:

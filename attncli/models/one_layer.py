@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
+from itertools import islice
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -41,14 +42,14 @@ class Vocabulary(Struct, frozen=True, eq=False):
 
     def vector(self, token: Token) -> np.ndarray[Any, Any]:
         """The embedding of a token. Raises InputError for one that has none."""
-        count = len(self.rows)
+        count, text = len(self.rows), repr(token.text)
         if self.places is not None:
             if token.text not in self.places:
                 raise InputError(
                     "the weight file has no embedding for the token {token}",
                     where=TABLE,
                     expected="one of its {count} tokens: {places}",
-                    token=repr(token.text),
+                    token=text,
                     count=count,
                     places=_first_texts(self.places),
                 )
@@ -59,14 +60,14 @@ class Vocabulary(Struct, frozen=True, eq=False):
                 where=TABLE,
                 expected="a tokenizer with ids, or token texts in the file's metadata `tokens`",
                 hint="--tokenizer tokenizer.json",
-                token=repr(token.text),
+                token=text,
             )
         if not 0 <= token.id < count:
             raise InputError(
                 "the token {token} has the id {id}",
                 where=TABLE,
                 expected="0 to {last}: {count} rows",
-                token=repr(token.text),
+                token=text,
                 id=token.id,
                 last=count - 1,
                 count=count,
@@ -113,8 +114,8 @@ def tokens_text(texts: Sequence[str]) -> str:
 
 
 def _first_texts(texts: Mapping[str, int], most: int = 12) -> str:
-    first = [text for text, _ in zip(texts, range(most), strict=False)]
-    return " ".join(first) + (" …" if len(texts) > most else "")
+    """The first `most` of these texts in one line, with "…" where there are more."""
+    return " ".join(islice(texts, most)) + (" …" if len(texts) > most else "")
 
 
 BIAS_DEVIATION = 0.1
@@ -149,70 +150,65 @@ class Settings(Struct, frozen=True):
 
     @property
     def head_dim(self) -> int:
+        """The width of a head's queries and keys."""
         return self.d_model // self.heads if self.d_k is None else self.d_k
 
     @property
     def v_dim(self) -> int:
+        """The width of a head's values."""
         return self.d_model // self.heads if self.d_v is None else self.d_v
 
     @property
     def projects(self) -> bool:
+        """Whether there is an output projection."""
         return self.heads > 1 if self.output_projection is None else self.output_projection
 
 
 def spec_of(settings: Settings) -> Spec:
     """The Spec of the one-layer model. Raises UsageError for sizes that do not fit together."""
-    for name, value in (
-        ("d_model", settings.d_model),
-        ("num_heads", settings.heads),
-        ("d_k", settings.d_k),
-        ("d_v", settings.d_v),
-    ):
+    d_model, heads = settings.d_model, settings.heads
+    for name, value in {"d_model": d_model, "num_heads": heads, "d_k": settings.d_k, "d_v": settings.d_v}.items():
         if value is not None and value < 1:
             raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
-    if settings.d_model % settings.heads and (settings.d_k is None or settings.d_v is None):
+    if d_model % heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
             "d_model {d_model} is not divisible by {heads} heads",
             expected="d_model divisible by the heads ({d_model} % {heads} = {d_model_2})",
-            hint=_divisible(settings.d_model, settings.heads),
-            d_model=settings.d_model,
-            heads=settings.heads,
-            d_model_2=settings.d_model % settings.heads,
+            hint=f"--num-heads {_nearest_divisor(d_model, heads)}",
+            d_model=d_model,
+            heads=heads,
+            d_model_2=d_model % heads,
         )
     if not settings.projects:
-        check_width(settings, settings.heads * settings.v_dim, "--output-projection")
+        check_width(settings, heads * settings.v_dim, "--output-projection")
     attention = Attention(
-        heads=settings.heads,
-        kv_heads=settings.kv_heads or settings.heads,
+        heads=heads,
+        kv_heads=settings.kv_heads or heads,
         head_dim=settings.head_dim,
         v_dim=settings.v_dim,
-        scale=scale_number(settings.scale or SCALE, settings.head_dim, settings.d_model),
+        scale=scale_number(settings.scale or SCALE, settings.head_dim, d_model),
         mask=settings.mask,
         position=_position(settings.position, settings.head_dim),
         softcap=settings.softcap,
     )
     norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)} if settings.layer_norm else {}
-    positions: Literal["learned", "sinusoidal"] | None = None
-    if settings.position in ("learned", "sinusoidal"):
-        positions = "learned" if settings.position == "learned" else "sinusoidal"
+    added: dict[str, Literal["learned", "sinusoidal"]] = {"learned": "learned", "sinusoidal": "sinusoidal"}
     return Spec(
         family="one-layer",
-        d_model=settings.d_model,
+        d_model=d_model,
         vocabulary=0,
         blocks=(Block(attention, norms=norms, residual=settings.residual),),
-        embedding=Embedding(positions=positions),
+        embedding=Embedding(positions=added.get(settings.position)),
     )
 
 
 def check_width(settings: Settings, width: int, hint: str) -> None:
     """Raise UsageError where a residual or a normalization is asked for that an output of this width does not fit."""
-    if width != settings.d_model and (settings.residual or settings.layer_norm):
-        subject, option = message("a residual adds X (width {d_model}) to", d_model=settings.d_model), "--residual"
-        if not settings.residual:
-            subject, option = (
-                message("a normalization of width {d_model} follows", d_model=settings.d_model),
-                "--layer-norm",
-            )
+    d_model = settings.d_model
+    if width != d_model and (settings.residual or settings.layer_norm):
+        subject, option = message("a normalization of width {d_model} follows", d_model=d_model), "--layer-norm"
+        if settings.residual:
+            subject, option = message("a residual adds X (width {d_model}) to", d_model=d_model), "--residual"
         raise UsageError(
             "{subject} an output of width {width}",
             expected="equal widths, or no {option}",
@@ -223,10 +219,10 @@ def check_width(settings: Settings, width: int, hint: str) -> None:
         )
 
 
-def _divisible(d_model: int, heads: int) -> str:
+def _nearest_divisor(d_model: int, heads: int) -> int:
+    """The number of heads next to `heads` that divides `d_model`, the smaller of two."""
     low = [n for n in range(1, math.isqrt(d_model) + 1) if d_model % n == 0]
-    near = low + [d_model // n for n in low]
-    return f"--num-heads {min(near, key=lambda n: (abs(n - heads), n))}"
+    return min(low + [d_model // n for n in low], key=lambda n: (abs(n - heads), n))
 
 
 def scale_number(scale: str, d_k: int, d_model: int) -> float:
@@ -257,6 +253,7 @@ LARGEST_BASE = 1e12
 
 
 def _position(name: str, d_k: int) -> Position:
+    """The position encoding within attention that a `--position` value names. Raises UsageError."""
     kind, colon, theta = name.partition(":")
     match kind:
         case "rope":
@@ -335,7 +332,8 @@ def digest(weights: Tensors) -> str:
 
 
 @cache
-def _vector(seed: int, name: str, width: int) -> np.ndarray[Any, Any]:
+def _seeded_vector(seed: int, name: str, width: int) -> np.ndarray[Any, Any]:
+    """The vector of a seeded stream, [width]."""
     return uniform(seed, name, (width,))
 
 
@@ -379,23 +377,20 @@ class OneLayerStore(Struct, frozen=True, eq=False):
                     width=width,
                 )
             return self.embedding.astype(np.float64)
-        return np.stack([self._row(token) for token in tokens]).astype(np.float64)
+        if self.vocabulary is not None:
+            return np.stack([self.vocabulary.vector(token) for token in tokens]).astype(np.float64)
+        names = [f"embedding\0{token.text}" for token in tokens]
+        return np.stack([_seeded_vector(self.seed, name, width) for name in names]).astype(np.float64)
 
     def _with_positions(self, exact: Backend, x: Array) -> Array:
         """Vectors [token, d_model] with their places added."""
-        width, places = self.spec.d_model, range(x.shape[-2])
-        return with_positions(
-            exact,
-            self.spec.embedding,
-            x,
-            places,
-            lambda: exact.array(np.stack([_vector(self.seed, f"position\0{place}", width) for place in places])),
-        )
+        places = range(x.shape[-2])
 
-    def _row(self, token: Token) -> np.ndarray[Any, Any]:
-        if self.vocabulary is None:
-            return _vector(self.seed, f"embedding\0{token.text}", self.spec.d_model)
-        return self.vocabulary.vector(token)
+        def learned_rows() -> Array:
+            names = [f"position\0{place}" for place in places]
+            return exact.array(np.stack([_seeded_vector(self.seed, name, self.spec.d_model) for name in names]))
+
+        return with_positions(exact, self.spec.embedding, x, places, learned_rows)
 
     def expect(self, layers: range) -> None:
         """Nothing to prepare: the weights are in memory."""
@@ -438,7 +433,5 @@ def split_embedding(model: Model, tokens: Sequence[Token]) -> tuple[np.ndarray[A
         return None
     bare = replace(model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None)))
     exact = numpy_backend("float64")
-    without_positions, with_positions = (
-        np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store)
-    )
-    return without_positions, with_positions - without_positions
+    vectors, sums = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
+    return vectors, sums - vectors

@@ -14,7 +14,7 @@ cos and sin are taken in float64. That is what `attncli.mechanism.projection.rot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -101,7 +101,7 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
         for weight in model.parameters():
             weight.data = weight.data.to(getattr(torch, dtype))  # XLNet makes some of float32 whatever is asked for
     _alibi_once(torch, model.eval())
-    with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
+    with torch.no_grad(), _float64_throughout(torch, model) if wide else nullcontext():
         yield model
 
 
@@ -122,14 +122,11 @@ def sides(
     out = model(**inputs, output_attentions=True, output_hidden_states=True)
     if target is not None:
         first = ReferenceSide(_arrays(out.encoder_hidden_states), _weights(model, out, "encoder_", everywhere))
-        return first, ReferenceSide(
-            _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
-        )
+        return first, _decoder_side(out)
     if by_blocks(model):
         hidden = tuple(layer[: len(ids)] for layer in _arrays(out.hidden_states))
-        return (
-            ReferenceSide(hidden, tuple(whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))),
-        )
+        weights = tuple(whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))
+        return (ReferenceSide(hidden, weights),)
     return (ReferenceSide(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
 
 
@@ -138,14 +135,16 @@ def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
     torch = import_module("torch")
     encoder_states = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
     inputs = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (encoder_states,), "use_cache": False}
-    out = model(**inputs, output_attentions=True, output_hidden_states=True)
-    return ReferenceSide(
-        _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
-    )
+    return _decoder_side(model(**inputs, output_attentions=True, output_hidden_states=True))
+
+
+def _decoder_side(out: Any) -> ReferenceSide:
+    """The decoder's side of what an encoder-decoder gave."""
+    return ReferenceSide(*map(_arrays, (out.decoder_hidden_states, out.decoder_attentions, out.cross_attentions)))
 
 
 def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
-    """Each layer's weights by query and key."""
+    """Each layer's weights by query and key, [head, query, key]. side: "encoder_", or "" for a model of one side."""
     near = _arrays(out[f"{side}attentions"])
     kinds = getattr(model.config, "layer_types", None) or ()
     if len(near) == len(kinds) and "linear_attention" in kinds:  # MiniMax gives the states of those layers, too
@@ -153,10 +152,7 @@ def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) 
     if not by_distance(model):
         return near
     apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
-    return tuple(
-        by_key(window_weights, everywhere or (), global_weights)
-        for window_weights, global_weights in zip(near, apart, strict=True)
-    )
+    return tuple(by_key(windows, everywhere or (), rows) for windows, rows in zip(near, apart, strict=True))
 
 
 def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
@@ -195,6 +191,7 @@ def _read_tensors(folder: Path) -> dict[str, Any]:
 
 
 def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
+    """The first entry of each batch as float64 in NumPy."""
     return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
 
 
@@ -204,11 +201,8 @@ def _alibi_once(torch: Any, model: Any) -> None:
 
     def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         mask, alibi = kwargs.get("attention_mask"), kwargs.get("alibi")
-        if (
-            alibi is not None
-            and mask is not None
-            and bool(((mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)).any())
-        ):
+        biased = None if mask is None else (mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)
+        if alibi is not None and biased is not None and bool(biased.any()):
             kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
         return args, kwargs
 
@@ -218,12 +212,8 @@ def _alibi_once(torch: Any, model: Any) -> None:
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
+    """Within, what transformers casts to float32 stays float64, and its angles are computed as the module says."""
     single, double = torch.float32, torch.float64
     functions = {torch.sqrt, torch.log, torch.log1p, torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
 
@@ -258,12 +248,10 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
                     result = compute(*args, **kwargs)
             finally:
                 torch.set_default_dtype(usual)
+            if not isinstance(result, tuple):
+                return result
             # through NumPy, since a cast to float32 within the context stays float64
-            return (
-                (torch.from_numpy(result[0].numpy().astype(np.float32)), *result[1:])
-                if isinstance(result, tuple)
-                else result
-            )
+            return torch.from_numpy(result[0].numpy().astype(np.float32)), *result[1:]
 
         return compute_rounded
 
@@ -429,14 +417,10 @@ class Verification(Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """Our float32 distance over theirs; 0 where ours is 0."""
-        return (
-            0.0
-            if self.run_distance == 0
-            else self.run_distance / self.reference_distance
-            if self.reference_distance
-            else float("inf")
-        )
+        """Our float32 distance over theirs; 0 where ours is 0, infinite where theirs alone is."""
+        if self.run_distance == 0:
+            return 0.0
+        return self.run_distance / self.reference_distance if self.reference_distance else float("inf")
 
     @property
     def is_within_limits(self) -> bool:
@@ -466,11 +450,9 @@ def verify(
         states = normal(0, "states", (READ, models["float64"].spec.d_model)).astype(np.float64)
         models = {dtype: model.reading(states) for dtype, model in models.items()}
     model = models["float64"]
-    tokens, target_tokens = _tokens(model, text), _target(model, text, target)
-    if not foreign:
-        model.store.embed(
-            model.backend, tokens
-        )  # a tokenizer of another model is told here, not by an index out of range
+    tokens, target_tokens = _tokens(model, text), _target_tokens(model, text, target)
+    if not foreign:  # a tokenizer of another model is told here, not by an index out of range
+        model.store.embed(model.backend, tokens)
     ids, target_ids = _ids(tokens), None if target_tokens is None else _ids(target_tokens)
     exact, single = (
         [_by_layer(side, model.spec) for side in reference(folder, ids, target=target_ids, dtype=dtype, states=states)]
@@ -479,32 +461,25 @@ def verify(
     alone: SideName = "self" if states is None else "decoder"
     names: tuple[SideName, ...] = (alone,) if target_tokens is None else ("encoder", "decoder")
     layers, differences = [], []
-    with _exactly(model):
+    # what transformers runs of the model is float64 throughout, as the reference is
+    hf_model = None if model.own_layers else cast(Any, model).hf_model
+    with nullcontext() if hf_model is None else _float64_throughout(library.import_torch(), hf_model):
         for side, name, reference_side in zip(_sides(model, tokens, target_tokens), names, exact, strict=True):
-            layers += [_difference(name, trace, hidden, reference_side) for trace, hidden in side]
+            layers += [_layer_distance(name, trace, hidden, reference_side) for trace, hidden in side]
     for side, reference_side in zip(_sides(models["float32"], tokens, target_tokens), exact, strict=True):
         for trace, hidden in side:
-            differences += [a - b for a, b in _pairs(trace, hidden, reference_side)]
-    return Verification(
-        len(tokens), model.backend.name, tuple(layers), _rms(differences), _rms(list(_apart(single, exact)))
-    )
-
-
-@contextmanager
-def _exactly(model: Model) -> Iterator[None]:
-    """Within, what transformers runs of the model is float64 throughout, as the reference is."""
-    if model.own_layers:
-        yield
-        return
-    with _float64_throughout(library.import_torch(), cast(Any, model).hf_model):
-        yield
+            differences += [a - b for a, b in _with_reference(trace, hidden, reference_side)]
+    distances = _root_mean_square(differences), _root_mean_square(list(_side_differences(single, exact)))
+    return Verification(len(tokens), model.backend.name, tuple(layers), *distances)
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
+    """The tokens of a text, or of token ids."""
     return model.encode(text) if isinstance(text, str) else model.encode(model.tokenizer.ids_to_tokens(text))
 
 
-def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int] | None) -> list[Token] | None:
+def _target_tokens(model: Model, text: str | Sequence[int], target: str | Sequence[int] | None) -> list[Token] | None:
+    """What an encoder-decoder's decoder reads, the start token first; None for a model of one side."""
     if model.spec.decoder is None:
         if target is not None:
             raise UnsupportedError(
@@ -520,6 +495,7 @@ def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int]
 
 
 def _ids(tokens: Sequence[Token]) -> list[int]:
+    """The tokens' ids. Raises InputError for a token without one."""
     ids = [token.id for token in tokens if token.id is not None]
     if len(ids) != len(tokens):
         raise InputError("a token has no id to give to the reference")
@@ -529,12 +505,13 @@ def _ids(tokens: Sequence[Token]) -> list[int]:
 def _sides(
     model: Model, tokens: list[Token], target: list[Token] | None
 ) -> Iterator[Iterator[tuple[LayerTrace, Floats]]]:
-    yield _side(model, tokens)
+    """The layers of a model, or of its encoder and of its decoder on `target`, as `_traces_with_vectors` gives them."""
+    yield _traces_with_vectors(model, tokens)
     if target is not None:
-        yield _side(model.decoder(tokens), target)
+        yield _traces_with_vectors(model.decoder(tokens), target)
 
 
-def _side(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Floats]]:
+def _traces_with_vectors(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Floats]]:
     """Each layer's trace with the vectors that leave it, the last layer's after the final norm; none of that where
     transformers runs the model, whose norm is its own."""
     last = len(model.spec.blocks) - 1
@@ -557,7 +534,9 @@ def _by_layer(side: ReferenceSide, spec: Spec) -> ReferenceSide:
     return replace(side, weights=tuple(weights))
 
 
-def _pairs(trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> Iterator[tuple[Floats, Floats]]:
+def _with_reference(
+    trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide
+) -> Iterator[tuple[Floats, Floats]]:
     """A layer's numbers, each with the reference's: weights, cross weights, and its output where the widths agree."""
     yield np.asarray(trace.stages["weights"], np.float64), reference_side.weights[trace.layer]
     if trace.cross is not None:
@@ -566,30 +545,27 @@ def _pairs(trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> 
         yield np.asarray(hidden, np.float64), reference_side.hidden[trace.layer + 1]
 
 
-def _difference(side: SideName, trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> LayerDistance:
-    pairs = list(_pairs(trace, hidden, reference_side))
-    apart = [np.abs(a - b) for a, b in pairs]
-    cross = tuple(float(head.max()) for head in apart[1]) if trace.cross is not None else ()
-    hidden_gaps = apart[2:] if trace.cross is not None else apart[1:]
-    return LayerDistance(
-        side,
-        trace.layer,
-        tuple(float(head.max()) for head in apart[0]),
-        cross,
-        float(hidden_gaps[0].max()) if hidden_gaps else None,
-        max(
-            float(gap.max(initial=0)) / max(1.0, float(np.abs(b).max(initial=0)))
-            for gap, (_, b) in zip(apart, pairs, strict=True)
-        ),
+def _layer_distance(side: SideName, trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> LayerDistance:
+    """How far a layer's numbers are from the reference's."""
+    pairs = list(_with_reference(trace, hidden, reference_side))
+    gaps = [np.abs(a - b) for a, b in pairs]
+    relative = max(
+        float(gap.max(initial=0)) / max(1.0, float(np.abs(b).max(initial=0)))
+        for gap, (_, b) in zip(gaps, pairs, strict=True)
     )
+    weights = tuple(float(head.max()) for head in gaps.pop(0))
+    cross = tuple(float(head.max()) for head in gaps.pop(0)) if trace.cross is not None else ()
+    return LayerDistance(side, trace.layer, weights, cross, float(gaps[0].max()) if gaps else None, relative)
 
 
-def _apart(single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]) -> Iterator[Floats]:
+def _side_differences(single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]) -> Iterator[Floats]:
+    """What transformers' own float32 differs by from its float64: weights, cross weights and vectors, by layer."""
     for a, b in zip(single, exact, strict=True):
         for first_arrays, second_arrays in ((a.weights, b.weights), (a.cross, b.cross), (a.hidden[1:], b.hidden[1:])):
             yield from (first - second for first, second in zip(first_arrays, second_arrays, strict=True))
 
 
-def _rms(differences: Sequence[Floats]) -> float:
+def _root_mean_square(differences: Sequence[Floats]) -> float:
+    """The root mean square of all numbers of these arrays; 0 without any."""
     count = sum(difference.size for difference in differences)
     return float(np.sqrt(sum(float(np.sum(difference * difference)) for difference in differences) / max(count, 1)))
