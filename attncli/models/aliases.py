@@ -119,28 +119,20 @@ def locate(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetc
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
-        try:
-            return resolve(name, variables=variables, fetch=fetch)
-        except InputError as error:
-            close = get_close_matches(short.lower(), ALIASES, 1) if "/" not in short else []
-            if not close:
-                raise
-            raise InputError(
-                error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}{separator}{revision}"
-            ) from error
+        close = get_close_matches(short.lower(), ALIASES, 1) if "/" not in short else []
+        return _resolve(name, variables, fetch, f"--model {close[0]}{separator}{revision}" if close else "")
     package_path = None if alias.package is None or separator else package_folder(alias.package)
     if package_path is not None:
         location = ModelLocation(package_path, name, None, "package")
     else:
-        location = replace(_on_the_hub(alias, f"{separator}{revision}", variables, fetch), name=name)
+        hint = "" if alias.package is None or separator else install_command("minilm")
+        location = replace(_resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint), name=name)
     whole = fetch.parts is Parts.WHOLE
     expected = {file: digest for file, digest in alias.digests.items() if whole or (location.folder / file).exists()}
     if expected:
-        hint = (
-            install_command("minilm").replace("install", "install --force-reinstall", 1)
-            if package_path
-            else message("delete {folder} and try again", folder=location.folder)
-        )
+        hint = message("delete {folder} and try again", folder=location.folder)
+        if package_path:
+            hint = install_command("minilm").replace("install", "install --force-reinstall", 1)
         verify_digests(location.folder, expected, variables=variables, hint=hint)
     return location
 
@@ -158,16 +150,14 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
     return None if snapshot is None else snapshot.folder
 
 
-def _on_the_hub(alias: Alias, revision: str, variables: Mapping[str, str], fetch: Fetch) -> ModelLocation:
-    """An alias from the hub or its cache; where neither has it, the package that brings it is the hint."""
+def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
+    """Where a folder or a hub id is; where it is nowhere, the error has this hint, its own for ""."""
     try:
-        return resolve(f"{alias.hub}{revision}", variables=variables, fetch=fetch)
+        return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:
-        if alias.package is None or revision:
+        if not hint:
             raise
-        raise InputError(
-            error.what, where=error.where, expected=error.expected, hint=install_command("minilm")
-        ) from error
+        raise InputError(error.what, where=error.where, expected=error.expected, hint=hint) from error
 
 
 def package_folder(package: str) -> Path | None:

@@ -196,17 +196,18 @@ class Role(Struct, frozen=True):
 
 def layer_roles(spec: Spec, block: Block) -> list[Role]:
     """The roles of one layer."""
-    return list(_with_biases(spec, _of_layer(spec, block)))
+    return list(_with_biases(spec, _layer_weights(spec, block)))
 
 
-def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
+def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
+    """The roles of one layer but for the biases that the Spec lists, about in the order in which it asks for them."""
     width = spec.d_model
     if block.mixer is not None:
-        yield from _mixer(block.mixer, width)
+        yield from _mixer_roles(block.mixer, width)
     if not block.instead:
-        yield from _attention("attn", block.attention, width)
+        yield from _attention_roles("attn", block.attention, width)
     if block.cross is not None:
-        yield from _attention("cross", block.cross, width)
+        yield from _attention_roles("cross", block.cross, width)
     for place, norm in block.norms.items():
         if norm.affine:
             yield Role(f"{place}.weight", (width,))
@@ -237,7 +238,7 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
         yield Role("conv.norm.weight", (width,))
 
 
-def _mixer(mixer: Mixer, width: int) -> Iterator[Role]:
+def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
     """The roles of what mixes tokens without weights, in the order in which it asks for them."""
     match mixer:
         case ShortConvolution(kernel):
@@ -299,21 +300,20 @@ def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
 
 def outer_roles(spec: Spec) -> list[Role]:
     """The roles outside the layers: embedding, final norm and head."""
-    roles = list(_with_biases(spec, _outside(spec)))
+    roles, head = list(_with_biases(spec, _outer_weights(spec))), spec.head
     width = spec.d_model if spec.embedding.width is None else spec.embedding.width
-    if spec.head is not None and spec.head.projection:
+    if head is not None and head.projection:
         roles.append(Role("head.project.weight", (width, spec.d_model), optional=True))
-    if spec.head is not None and spec.head.offsets:
+    if head is not None and head.offsets:
         roles.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
-    if spec.head is not None:
-        roles += [
-            Role("head.weight", (spec.vocabulary, width), optional=True),
-            Role("head.bias", (spec.vocabulary,), optional=True),
-        ]
+    if head is not None:
+        roles.append(Role("head.weight", (spec.vocabulary, width), optional=True))
+        roles.append(Role("head.bias", (spec.vocabulary,), optional=True))
     return roles
 
 
-def _outside(spec: Spec) -> Iterator[Role]:
+def _outer_weights(spec: Spec) -> Iterator[Role]:
+    """The roles of embedding and final norm but for the biases that the Spec lists."""
     embedding = spec.embedding
     width = spec.d_model if embedding.width is None else embedding.width
     sum_width = spec.d_model if embedding.projection == "tokens" else width
@@ -335,24 +335,22 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
     """Each weight, with its bias where the Spec says that there is one."""
     for role in roles:
         yield role
-        if (
-            role.suffix == ".weight"
-            and role.module not in TABLES
-            and any(fnmatchcase(role.module, pattern) for pattern in spec.biases)
-        ):
+        multiplies = role.suffix == ".weight" and role.module not in TABLES
+        if multiplies and any(fnmatchcase(role.module, pattern) for pattern in spec.biases):
             whole = "norm" in role.module or len(role.shape) == 1
             shape = role.shape if whole else role.shape[: 1 if role.module.endswith("conv") else -1]
             yield Role(f"{role.module}.bias", shape)
 
 
-def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
+def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
+    """The roles of one attention. prefix: "attn" or "cross". width: of the vectors that enter it."""
     q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
     source = width if spec.source_width is None else spec.source_width
     if spec.latent is None:
         for name, out, fan_in in (("q", q, width), ("k", k, source), ("v", v, source)):
             yield Role(f"{prefix}.{name}.weight", (out, fan_in))
     else:
-        yield from _latent(prefix, spec, spec.latent, width)
+        yield from _latent_roles(prefix, spec, spec.latent, width)
     if spec.gated:
         yield Role(f"{prefix}.gate.weight", (spec.heads * spec.v_dim, width))
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))
@@ -379,7 +377,7 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
             yield Role(f"{prefix}.global_{name}.weight", (out, width))
 
 
-def _latent(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:
+def _latent_roles(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:
     """The roles of queries, keys and values that come from narrow vectors."""
     if latent.query is not None:
         yield Role(f"{prefix}.q_down.weight", (latent.query, width))
@@ -512,6 +510,7 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where:
 
 
 def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Whether a tensor's name, with or without one of the prefixes, is of any of the patterns."""
     names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
     return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
 
@@ -530,25 +529,22 @@ class _Binder:
     def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str) -> None:
         self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
         self.claimed_names: set[str] = set()
-        anchor = str(names.outside["tokens"])
-        prefixes = [
-            prefix
-            for prefix in ("", *names.prefixes)
-            if any(prefix + module + ".weight" in tensors for module in anchor.split("|"))
-        ]
-        self.prefix = (
-            prefixes[0] if prefixes else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
-        )
+        tables = [f"{module}.weight" for module in str(names.outside["tokens"]).split("|")]
+        prefixes = [prefix for prefix in ("", *names.prefixes) if any(prefix + table in tensors for table in tables)]
+        prefixes += [prefix for prefix in names.prefixes if any(name.startswith(prefix) for name in tensors)]
+        self.prefix = next(iter(prefixes), "")
 
     def binding(self) -> Binding:
-        outer = {bound.roles[0].name: bound for bound in self._side(outer_roles(self.spec), self.names.outside, "")}
+        """The tensors of the side's roles, by role outside the layers, in file order within. Raises as `bind`."""
+        outer_bindings = self._bind_sources(outer_roles(self.spec), self.names.outside, "")
+        outer = {bound.roles[0].name: bound for bound in outer_bindings}
         if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
             outer.pop("head.bias", None)
         layers = []
         for index, block in enumerate(self.spec.blocks):
             layer = self.names.layer.format(layer=index)
-            bound = self._side(layer_roles(self.spec, block), self._inside(layer), layer)
-            layers.append(tuple(sorted(bound, key=lambda tensor_binding: self._place(tensor_binding.tensors[0]))))
+            bindings = self._bind_sources(layer_roles(self.spec, block), self._inside(layer), layer)
+            layers.append(tuple(sorted(bindings, key=self._file_place)))
         return Binding(outer, tuple(layers))
 
     def _inside(self, layer: str) -> Mapping[str, Source]:
@@ -565,10 +561,13 @@ class _Binder:
         roles = {role for key in together for role in key.split()}
         return {key: source for key, source in self.names.inside.items() if not roles & {*key.split()}} | together
 
-    def _place(self, name: str) -> tuple[str, int]:
-        return str(self.tensors[name].file), self.tensors[name].start
+    def _file_place(self, bound: TensorBinding) -> tuple[str, int]:
+        """The file of a binding's first tensor, and the byte at which it begins there."""
+        tensor = self.tensors[bound.tensors[0]]
+        return str(tensor.file), tensor.start
 
-    def _side(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[TensorBinding]:
+    def _bind_sources(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[TensorBinding]:
+        """The tensors of all these roles. layer: what stands before their names, "" outside the layers."""
         by_name = {role.name: role for role in roles}
         bindings = []
         for modules, source in sources.items():
@@ -577,7 +576,7 @@ class _Binder:
                 if parts:
                     bound = self._bind_roles(parts, suffix, source, layer)
                     if bound is not None:
-                        bindings.append(self._check(bound))
+                        bindings.append(self._check_tensors(bound))
         missing = [role.name for role in by_name.values() if not role.optional]
         if missing:
             raise InputError(
@@ -589,15 +588,14 @@ class _Binder:
         return bindings
 
     def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
+        """The tensor, or the tensors, of roles that share a source; None where an optional one is not there."""
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         match source:
             case StackedTensor(name):
-                tensors = [
-                    self._find_tensor(layer + name.format(item=item), suffix, roles[0])
-                    for item in range(roles[0].shape[0])
-                ]
-                names = [tensor for tensor in tensors if tensor is not None]
-                return TensorBinding(tuple(names), roles, "stacked", transposed) if len(names) == len(tensors) else None
+                modules = [layer + name.format(item=item) for item in range(roles[0].shape[0])]
+                tensors = [self._find_tensor(module, suffix, roles[0]) for module in modules]
+                names = tuple(tensor for tensor in tensors if tensor is not None)
+                return TensorBinding(names, roles, "stacked", transposed) if len(names) == len(tensors) else None
             case SharedTensor(name):
                 tensor = self._find_tensor(name, suffix, roles[0])
             case ByHead(name) | Concat(name) | GroupedTensor(name) | PerExpert(name) | (str() as name):
@@ -612,9 +610,8 @@ class _Binder:
             case GroupedTensor():
                 return TensorBinding((tensor,), roles, "grouped", transposed, groups_of(self.spec, roles))
             case ByHead():
-                return TensorBinding(
-                    (tensor,), roles, transposed=source.transposed and len(roles[0].shape) == 2, by_head=True
-                )
+                stored_transposed = source.transposed and len(roles[0].shape) == 2
+                return TensorBinding((tensor,), roles, "whole", stored_transposed, by_head=True)
             case PerExpert():
                 stored_transposed = source.transposed and len(roles[0].shape) == 3
                 return TensorBinding((tensor,), roles, "each", stored_transposed, alternating=source.alternating)
@@ -624,22 +621,17 @@ class _Binder:
                 assert_never(source)
 
     def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
-        """The name under which a tensor is stored; None for an output head that is not there."""
-        spellings = [
-            candidate + suffix_spelling for candidate in name.split("|") for suffix_spelling in SPELLINGS[suffix]
-        ]
+        """The name under which a role's tensor is stored; None for an optional one that is not there. name: the module,
+        "a|b" where it has several spellings."""
+        spellings = [module + spelling for module in name.split("|") for spelling in SPELLINGS[suffix]]
         for tensor in (*(self.prefix + candidate for candidate in spellings), *spellings):
             if tensor in self.tensors:
                 return tensor
         if role.optional:
             return None
         expected_name = self.prefix + spellings[0]
-        close = get_close_matches(
-            expected_name,
-            [candidate for candidate in self.tensors if self._is_astray(candidate, expected_name)],
-            1,
-            0.8,
-        )
+        strays = [candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)]
+        close = get_close_matches(expected_name, strays, 1, 0.8)
         raise InputError(
             "tensor {expected_name} is missing",
             where=self.where,
@@ -650,17 +642,15 @@ class _Binder:
             role=role.name,
         )
 
-    def _is_astray(self, name: str, expected_name: str) -> bool:
+    def _is_stray(self, name: str, expected_name: str) -> bool:
         """Whether a tensor has a name that the family does not use, and the same numbers in it as the one wanted."""
         sources = (*self.names.inside.values(), *self.names.outside.values())
-        modules = [
-            part for source in sources for part in (source if isinstance(source, str) else source.name).split("|")
-        ]
-        return re.findall(r"\d+", name) == re.findall(r"\d+", expected_name) and not any(
-            f"{module}." in name for module in modules
-        )
+        spellings = (source if isinstance(source, str) else source.name for source in sources)
+        is_used = any(f"{module}." in name for spelling in spellings for module in spelling.split("|"))
+        return not is_used and re.findall(r"\d+", name) == re.findall(r"\d+", expected_name)
 
-    def _check(self, bound: TensorBinding) -> TensorBinding:
+    def _check_tensors(self, bound: TensorBinding) -> TensorBinding:
+        """The binding, whose tensors are claimed. Raises as `bind` for a shape or a data type that does not fit."""
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
             if bound.by_head and len(shape) > 1:

@@ -145,11 +145,13 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
     output head.
     """
     head = spec.head
-    matrix = None if head is None else unembedding(head, weights)
-    outputs: Array | None = hidden if head is None else finish(spec, weights, backend, hidden)
-    if head is not None and head.projection and outputs is not None:
+    if head is None:
+        raise no_output_head(spec)
+    matrix = unembedding(head, weights)
+    outputs: Array | None = finish(spec, weights, backend, hidden)
+    if head.projection and outputs is not None:
         outputs = linear_if_any(backend, weights, "head.project", outputs)
-    if head is None or matrix is None or outputs is None or matrix.shape[-1] != outputs.shape[-1]:
+    if matrix is None or outputs is None or matrix.shape[-1] != outputs.shape[-1]:
         raise no_output_head(spec)
     scores = backend.matmul(outputs, backend.transpose(matrix[entries])) * head.scale
     for role in ("head.bias", "head.offsets"):
@@ -306,7 +308,7 @@ class BranchResult(Struct, frozen=True, eq=False):
     joint: Array | None
 
 
-def grow(
+def run_branches(
     trunk: Trunk,
     hidden: Array,
     leave: Callable[[LayerTrace, Weights], Iterator[LeavingBranches]],
@@ -327,10 +329,10 @@ def grow(
         on_layer(index, hidden)
         block, weights = spec.blocks[index], cache_weights(trunk.store.layer(backend, index))
         trace = run_block(backend, block, weights, hidden, whole, index)
-        onward = _Onward(trunk, block, weights, trace, index, trunk.asking if index == last else None)
-        branches = [onward.run(part) for part in branches]
+        branch_layer = _BranchLayer(trunk, block, weights, trace, index, trunk.asking if index == last else None)
+        branches = [branch_layer.run(part) for part in branches]
         for leaving in leave(trace, weights):
-            new_branches = onward.run(hidden[trunk.start :], leaving)
+            new_branches = branch_layer.run(hidden[trunk.start :], leaving)
             if branches and len(branches[-1]) + len(new_branches) <= trunk.at_once:
                 branches[-1] = backend.concat([branches[-1], new_branches], 0)
             else:
@@ -339,17 +341,15 @@ def grow(
         if trunk.joint is not None and together is not None:
             changes = replace(layer_context, interventions=trunk.joint(trace))
             together = run_block(backend, block, weights, together, changes, index).after
-        # for the same queries as the others: sums of another shape may round otherwise
-        hidden = (
-            trace.after
-            if layer_context.asking is None
-            else run_block(backend, block, weights, hidden, layer_context, index).after
-        )
+        if layer_context.asking is None:
+            hidden = trace.after
+        else:  # for the same queries as the others: sums of another shape may round otherwise
+            hidden = run_block(backend, block, weights, hidden, layer_context, index).after
     return BranchResult(hidden, branches, together)
 
 
-class _Onward(Struct, frozen=True, eq=False):
-    """One layer, for branches."""
+class _BranchLayer(Struct, frozen=True, eq=False):
+    """One layer, as branches run through it."""
 
     trunk: Trunk
     block: Block
@@ -380,6 +380,7 @@ class _Onward(Struct, frozen=True, eq=False):
         return run_block(trunk.backend, self.block, self.weights, hidden, context, self.layer).after
 
     def _past(self, hidden: Array) -> Past:
+        """What the layer keeps of the tokens that no branch computes, the same for every branch of `hidden`."""
         backend, lead = self.trunk.backend, tuple(hidden.shape[:-2])
 
         def earlier(*names: str) -> tuple[Array, ...]:

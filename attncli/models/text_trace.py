@@ -93,10 +93,11 @@ class TextTrace(NotebookResult):
         return self._weights
 
     def _all_weights(self) -> Array:
+        refusal = UnsupportedError(
+            "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
+        )
         if not self.keeps_weights or len(set(self.heads)) != 1:
-            raise UnsupportedError(
-                "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
-            )
+            raise refusal
         size, limit = self.pairs * SCORE_ITEM[self._dtype], free_memory()
         if size > limit.bytes:
             raise LimitError(
@@ -117,10 +118,7 @@ class TextTrace(NotebookResult):
                 backend = backend_of(array)
                 whole = backend.full((len(self.layers), *array.shape), 0.0, backend.dtype_of(array))
             if tuple(array.shape) != tuple(whole.shape[1:]):
-                raise UnsupportedError(
-                    "the layers have no weights of one shape",
-                    expected="layers of as many heads, and weights that are kept",
-                )
+                raise refusal
             whole[place] = array
         assert whole is not None  # there is no model without layers
         return whole

@@ -27,7 +27,7 @@ from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import ComputeWork, CostEstimate, estimate, seconds_of, work_of
 from attncli.models.model import Model
-from attncli.models.run import LeavingBranches, Trunk, grow, run_layers
+from attncli.models.run import LeavingBranches, Trunk, run_branches, run_layers
 
 # How much memory a sweep takes, how many branches run together within it, and roughly how long it takes.
 
@@ -269,7 +269,7 @@ def sweep(
             share = ((layer - begin) / max(len(spec.blocks) - begin, 1)) ** 2
             on_progress((number + share) / len(groups))
 
-        branched = grow(trunk, entering[first], leaver.leave, on_layer)
+        branched = run_branches(trunk, entering[first], leaver.leave, on_layer)
         if reader is None:
             own_hidden = branched.hidden if rows_only else branched.hidden[rows]
             refuse_overflow(text.backend, own_hidden)
