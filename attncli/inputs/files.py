@@ -27,6 +27,8 @@ from attncli.language import message, term
 STREAMS = ("/dev/stdout", "/dev/stderr")
 STREAM_FOLDERS = ("/dev/fd/", "/proc/")
 LONGEST_ENDING = 12
+NAME_ERRORS = (OSError, ValueError, RuntimeError)
+"""What comes of following a name: ValueError for a NUL in it, RuntimeError for links in a circle."""
 ENTRIES = 64
 """Names of a folder that are looked at for letters; a folder may hold millions."""
 
@@ -133,13 +135,11 @@ def _folds_case(folder: Path) -> bool:
 
 def check_writable(path: Path) -> None:
     """Raises AttnError where `atomic_writer` could not write a file: asked before work starts. Writes nothing."""
-    try:
+    with _write_errors(path, NAME_ERRORS):
         direct, target, _ = _destination(path)
         if not direct and not os.access(target.parent, os.W_OK):
             target.parent.stat()  # says what is wrong with the folder, if it is more than permissions
             raise PermissionError(None, message("its folder may not be written"))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise _unwritable(path, error) from error
 
 
 @contextmanager
@@ -155,14 +155,8 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     Raises AttnError for a folder, a missing folder, a file or folder that may not be written, a full disk.
     BrokenPipeError passes through: the reader of a pipe has gone.
     """
-    try:
+    with _write_errors(path, NAME_ERRORS):
         direct, target, mode = _destination(path)
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
-        raise _unwritable(path, error) from error
     if direct:
         with _write_errors(path), target.open("wb") as stream:
             yield stream
@@ -173,7 +167,8 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     waiting = None if alone else _waiting.get()
     try:
         with _write_errors(path):
-            with _create(beside) as stream:
+            handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+            with os.fdopen(handle, "wb") as stream:
                 if mode is not None:
                     os.chmod(beside, mode)  # noqa: PTH101 - beside the other calls on handles and names
                 yield stream
@@ -226,6 +221,7 @@ def _keep_old(target: Path) -> Path | None:
 
 
 def _discard(beside: Path) -> None:
+    """Remove a temporary file, and the folders made for it that are empty now."""
     with suppress(OSError):
         beside.unlink()
     _temporary.pop(beside, None)
@@ -253,29 +249,27 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
     return not stat.S_ISREG(mode), target, stat.S_IMODE(mode)
 
 
-def _create(path: Path) -> BinaryIO:
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
-    return os.fdopen(handle, "wb")
-
-
 @contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
+def _write_errors(path: Path, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+    """Errors of these kinds, such as the system's, as an AttnError about the output that could not be written."""
     try:
         yield
     except BrokenPipeError:
         raise
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    except kinds as error:
+        expected, reason = message("a place that may be written"), system_reason(error)
+        raise AttnError(
+            "cannot write this file: {reason}", where=str(path), expected=expected, reason=reason
+        ) from error
 
 
-def _unwritable(path: Path, error: Exception) -> AttnError:
-    reason = term(getattr(error, "strerror", None) or str(error))
-    return AttnError(
-        "cannot write this file: {reason}", where=str(path), expected="a place that may be written", reason=reason
-    )
+def system_reason(error: Exception) -> str:
+    """Why the system refuses a file, in its own words; what another error says."""
+    return term(getattr(error, "strerror", None) or str(error))
 
 
 SIZE_LIMIT = 2 * 2**30
+"""Bytes of a file that is read whole, and of what an archive unpacks to, at most."""
 
 
 @contextmanager
@@ -284,7 +278,7 @@ def system_errors(what: str, where: str, *, expected: str = "", kind: type[AttnE
     try:
         yield
     except OSError as error:
-        raise kind(what, where=where, expected=expected, strerror=term(error.strerror or str(error))) from error
+        raise kind(what, where=where, expected=expected, strerror=system_reason(error)) from error
 
 
 def is_there(path: Path) -> bool:
@@ -298,12 +292,9 @@ def is_there(path: Path) -> bool:
     except OSError as error:
         if error.errno == errno.ELOOP:
             return False
-        raise InputError(
-            "cannot look for this file: {strerror}",
-            where=str(path),
-            expected="the name of a file, in a folder that may be searched",
-            strerror=term(error.strerror or str(error)),
-        ) from error
+        expected = message("the name of a file, in a folder that may be searched")
+        what = message("cannot look for this file: {strerror}", strerror=system_reason(error))
+        raise InputError(what, where=str(path), expected=expected) from error
 
 
 def is_folder(path: Path) -> bool:
@@ -333,12 +324,20 @@ def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[Bin
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = term(getattr(error, "strerror", None) or str(error))
+        reason = system_reason(error)
         raise InputError("cannot read this file: {reason}", where=str(path), expected=what, reason=reason) from error
     try:
         status = os.fstat(handle)
-        _check(status.st_mode, status.st_size, path, what, limit)
-        return os.fdopen(handle, "rb"), status.st_size
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            kind = message("a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or device")
+            raise InputError("this is {kind}, not a file", where=str(path), expected=what, kind=kind)
+        if size == 0:
+            raise InputError("this file is empty", where=str(path), expected=what)
+        if size > limit:
+            expected = message("at most {limit:,} bytes", limit=limit)
+            raise LimitError("this file has {size:,} bytes", where=str(path), expected=expected, size=size)
+        return os.fdopen(handle, "rb"), size
     except BaseException:
         os.close(handle)
         raise
@@ -379,18 +378,6 @@ def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     return data
 
 
-def _check(mode: int, size: int, path: Path, what: str, limit: int) -> None:
-    if not stat.S_ISREG(mode):
-        kind = message("a folder" if stat.S_ISDIR(mode) else "a pipe or device")
-        raise InputError("this is {kind}, not a file", where=str(path), expected=what, kind=kind)
-    if size == 0:
-        raise InputError("this file is empty", where=str(path), expected=what)
-    if size > limit:
-        raise LimitError(
-            "this file has {size:,} bytes", where=str(path), expected="at most {limit:,} bytes", size=size, limit=limit
-        )
-
-
 # Reading a large file at given places: no seek, no memory map, so that a file that shrinks is an error and not a
 # crash.
 
@@ -422,24 +409,16 @@ class PositionedFile:
             while position < len(view):
                 count = self._read(view[position : position + CALL_LIMIT], start + position)
                 if count == 0:
-                    raise self._change_error(
-                        message(
-                            "{about} ends after {position:,} of {view:,} bytes: the file became "
-                            "shorter while it was read",
-                            about=about,
-                            position=position,
-                            view=len(view),
-                        )
-                    )
+                    fault = message(
+                        "{about} ends after {position:,} of {view:,} bytes: the file became shorter while it was read",
+                        about=about, position=position, view=len(view),
+                    )  # fmt: skip
+                    raise self._change_error(fault)
                 position += count
             now = os.fstat(self._handle)
         except OSError as error:
-            raise InputError(
-                "{about} cannot be read: {strerror}",
-                where=str(self.path),
-                about=about,
-                strerror=term(error.strerror or str(error)),
-            ) from error
+            what = message("{about} cannot be read: {strerror}", about=about, strerror=system_reason(error))
+            raise InputError(what, where=str(self.path)) from error
         if (now.st_size, now.st_mtime_ns) != (self.size, self._write_time):
             raise self._change_error(message("this file was changed while it was read"))
 
@@ -460,6 +439,7 @@ class PositionedFile:
         self._stream.close()
 
     def _read(self, view: memoryview, start: int) -> int:
+        """Fill some of `view` from byte `start` on, and say how many bytes; 0 at the end of the file."""
         if hasattr(os, "preadv"):
             return os.preadv(self._handle, [view], start)
         with self._lock:
@@ -467,6 +447,7 @@ class PositionedFile:
             return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
 
     def _change_error(self, what: str) -> InputError:
+        """The error about a file that somebody writes to. what: how that showed."""
         return InputError(what, where=str(self.path), expected="a file that nobody writes to")
 
 

@@ -21,9 +21,12 @@ from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.inputs.files import parse_object, read_exactly
 from attncli.language import message
 
-NATIVE = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()  # noqa: SIM905 - a list of words
-)
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
+    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+}  # fmt: skip
+"""The format's codes of data types, and NumPy's names for them."""
+NATIVE = frozenset(DTYPES.values()) - {"bfloat16"}
 NATIVE_CODES = frozenset(np.dtype(name).str[1:] for name in NATIVE)
 SUPPORTED = "bool, integers, float16, float32, float64, bfloat16"
 MOST_AXES = 32
@@ -94,27 +97,44 @@ def check_array(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_n
     if row_major.dtype.kind == "b" and row_major.size and int(row_major.view(np.uint8).max()) > 1:
         raise InputError("tensor {tensor} holds truth values other than 0 and 1", where=where, tensor=repr(tensor))
     is_float = row_major.dtype.kind == "f" or not is_native
-    if is_float and not allow_nonfinite:
-        finite = np.isfinite(row_major)
-        if not finite.all():
-            raise _nonfinite(tensor, row_major, finite, where)
+    if is_float and not allow_nonfinite and not (finite := np.isfinite(row_major)).all():
+        place = np.unravel_index(int(np.argmin(finite)), row_major.shape)
+        raise InputError(
+            "tensor {tensor} holds {value} at [{place_text}], the first of {bad:,} that are not finite",
+            where=where,
+            expected="finite numbers",
+            tensor=repr(tensor),
+            value=float(row_major[place]),
+            place_text=", ".join(str(int(index)) for index in place),
+            bad=row_major.size - int(np.count_nonzero(finite)),
+        )
     return row_major
 
 
-def _nonfinite(tensor: str, array: np.ndarray[Any, Any], finite: np.ndarray[Any, Any], where: str) -> InputError:
-    place = np.unravel_index(int(np.argmin(finite)), array.shape)
-    place_text = ", ".join(str(int(index)) for index in place)
-    value = float(array[place])
-    bad = array.size - int(np.count_nonzero(finite))
-    return InputError(
-        "tensor {tensor} holds {value} at [{place_text}], the first of {bad:,} that are not finite",
-        where=where,
-        expected="finite numbers",
-        tensor=repr(tensor),
-        value=value,
-        place_text=place_text,
-        bad=bad,
-    )
+CHUNK = 2**22
+"""Bytes that a stream is asked for at a time."""
+
+
+def read_numbers(stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, where: str) -> np.ndarray[Any, Any]:
+    """The numbers in the next `size` bytes of a stream, one axis. about: what they are, for the error.
+
+    Raises InputError where the stream ends early.
+    """
+    raw = np.empty(size, np.uint8)
+    position = 0
+    while position < size:
+        count = stream.readinto(raw.data[position : position + CHUNK])  # type: ignore[attr-defined]
+        if not count:
+            raise InputError(
+                "{about} ends after {position:,} of {size:,} bytes",
+                where=where,
+                expected="the whole file",
+                about=about,
+                position=position,
+                size=size,
+            )
+        position += count
+    return raw.view(dtype)
 
 
 # Tensor data on its way from a file to the type a run computes in, a cache-sized piece at a time.
@@ -152,10 +172,6 @@ HEADER_LIMIT = 100_000_000
 EXPECTED = message("a .safetensors file")
 METADATA = "__metadata__"
 MEMBERS = ("dtype", "shape", "data_offsets")
-DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
-    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
-}  # fmt: skip
 CODES = {name: code for code, name in DTYPES.items()}
 
 
@@ -220,23 +236,10 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
     that NumPy has no numbers for, InputError where the file has become shorter."""
     if entry.dtype not in DTYPES:
         raise unsupported_dtype(entry.name, entry.dtype, where)
-    raw = np.empty(entry.end - entry.start, np.uint8)
     stream.seek(entry.start)
-    position = 0
-    view = raw.data
-    while position < len(view):
-        count = stream.readinto(view[position:])  # type: ignore[attr-defined]
-        if not count:
-            raise InputError(
-                "tensor {entry} ends after {position:,} of {view:,} bytes",
-                where=where,
-                expected="the whole file",
-                entry=repr(entry.name),
-                position=position,
-                view=len(view),
-            )
-        position += count
-    return raw.view(dtype_of_name(entry.dtype_name).newbyteorder("<")).reshape(entry.shape)
+    dtype = dtype_of_name(entry.dtype_name).newbyteorder("<")
+    about = message("tensor {name}", name=repr(entry.name))
+    return read_numbers(stream, dtype, entry.end - entry.start, about, where).reshape(entry.shape)
 
 
 def write_safetensors(
@@ -252,12 +255,9 @@ def write_safetensors(
         array = tensors[name]
         if array.dtype.name not in CODES:
             raise unsupported_dtype(name, array.dtype.name, EXPECTED)
-        header[name] = {
-            "dtype": CODES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [end, end + array.nbytes],
-        }
-        end += array.nbytes
+        stop = end + array.nbytes
+        header[name] = dict(zip(MEMBERS, (CODES[array.dtype.name], list(array.shape), [end, stop]), strict=True))
+        end = stop
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     if len(raw) > HEADER_LIMIT:
@@ -276,6 +276,7 @@ def write_safetensors(
 
 
 def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
+    """The tensor that a field of the header declares. origin: where the data begin. Raises as `read_header`."""
     dtype, shape, offsets = map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
     if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
         raise InputError(
@@ -310,6 +311,7 @@ def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
 
 
 def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> None:
+    """Raise InputError where tensors overlap, leave a gap, or do not fill the file of `size` bytes from `origin` on."""
     place = origin
     for entry in entries:
         if entry.start != place:

@@ -6,7 +6,6 @@ NumPy's formats are read without trust.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import warnings
@@ -22,24 +21,24 @@ from msgspec import Struct
 from numpy.lib import format as npy_format
 
 from attncli.arrays.backend import torch_is_installed
-from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
+from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import SIZE_LIMIT, atomic_writer, is_there, nesting_error, open_regular, read_regular
 from attncli.inputs.safetensors_file import (
+    CHUNK,
     NATIVE,
     SafetensorsHeader,
     byte_count,
     check_array,
     read_entry,
     read_header,
+    read_numbers,
     unsupported_dtype,
     write_safetensors,
 )
 from attncli.language import listing, message, term
 
 # One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes that are there.
-
-CHUNK = 2**22
 
 
 class NpyHeader(Struct, frozen=True):
@@ -107,26 +106,13 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
 
 def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) -> np.ndarray[Any, Any]:
     """The array that follows a header. Raises InputError where the data end early."""
-    flat = np.empty(header.size, np.uint8)
-    view = flat.data
-    position = 0
-    while position < header.size:
-        part = stream.read(min(CHUNK, header.size - position))
-        if not part:
-            raise InputError(
-                "the array {name} ends after {position:,} of {size:,} bytes",
-                where=where,
-                expected="the whole file",
-                name=repr(name),
-                position=position,
-                size=header.size,
-            )
-        view[position : position + len(part)] = part
-        position += len(part)
-    return flat.view(header.dtype).reshape(header.shape, order="F" if header.column_major else "C")
+    about = message("the array {name}", name=repr(name))
+    numbers = read_numbers(stream, header.dtype, header.size, about, where)
+    return numbers.reshape(header.shape, order="F" if header.column_major else "C")
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
+    """What an error calls a data type that is not read."""
     if dtype.kind == "V" and dtype.names is None:
         return message(
             "{itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)", itemsize=dtype.itemsize
@@ -144,6 +130,8 @@ READ_LIMIT = 8 * 2**20
 DEFLATE_RATIO = 1032
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 EXPECTED = message("an archive written by numpy.savez")
+# zipfile lets through whatever its parts raise on damaged bytes
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, OverflowError)
 
 
 class Archive:
@@ -173,21 +161,16 @@ class Archive:
             raw = b"".join(iter(lambda: stream.read(CHUNK), b""))
         try:
             metadata = json.loads(raw.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                "{metadata_member} is not JSON", where=self._where, expected=EXPECTED, metadata_member=METADATA_MEMBER
-            ) from error
+        except (ValueError, RecursionError):
+            metadata = None
         if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-            raise InputError(
-                "{metadata_member} is not texts by name",
-                where=self._where,
-                expected=EXPECTED,
-                metadata_member=METADATA_MEMBER,
-            )
+            what = message("{metadata_member} is not texts by name", metadata_member=METADATA_MEMBER)
+            raise InputError(what, where=self._where, expected=EXPECTED)
         return metadata
 
     @contextmanager
     def _open_member(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+        """The stream of an array, unpacked, and its size in bytes."""
         member = self._members[name]
         with _archive_errors(self._where), self._zip.open(member) as stream:
             yield stream, member.file_size  # type: ignore[misc]
@@ -244,24 +227,14 @@ def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
         )
 
 
-class _BoundedStream(io.RawIOBase):
-    """A stream that refuses to read much at once."""
+class _BoundedStream:
+    """A stream that refuses to read much at once, and else is as the one that it reads from."""
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
-        self._stream = stream
-        self._where = where
+        self._stream, self._where = stream, where
 
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._stream.tell()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def read(self, size: int = -1) -> bytes:
         chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
@@ -276,30 +249,27 @@ class _BoundedStream(io.RawIOBase):
 
 
 def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
+    """An archive's members by name, ".npy" taken off. Raises as `open_archive`."""
+    ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: DEFLATE_RATIO}
     members: dict[str, zipfile.ZipInfo] = {}
     for member in zip_file.infolist():
         name = member.filename if member.filename == METADATA_MEMBER else member.filename.removesuffix(".npy")
+        fault = ""
         if name in members:
-            raise InputError("the archive holds {name} twice", where=where, expected=EXPECTED, name=repr(name))
-        if name == member.filename != METADATA_MEMBER:
-            raise InputError(
-                "the archive holds {name}, which is no array", where=where, expected=EXPECTED, name=repr(name)
+            fault = message("the archive holds {name} twice", name=repr(name))
+        elif name == member.filename != METADATA_MEMBER:
+            fault = message("the archive holds {name}, which is no array", name=repr(name))
+        elif member.flag_bits & 1:
+            fault = message("{name} is encrypted", name=repr(name))
+        elif member.compress_type not in ratios:
+            fault = message("{name} is compressed in a way that NumPy never writes", name=repr(name))
+        elif member.file_size > member.compress_size * ratios[member.compress_type]:
+            size = member.file_size
+            fault = message(
+                "{name} cannot have the {file_size:,} bytes that it claims", name=repr(name), file_size=size
             )
-        if member.flag_bits & 1:
-            raise InputError("{name} is encrypted", where=where, expected=EXPECTED, name=repr(name))
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(
-                "{name} is compressed in a way that NumPy never writes", where=where, expected=EXPECTED, name=repr(name)
-            )
-        ratio = 1 if member.compress_type == zipfile.ZIP_STORED else DEFLATE_RATIO
-        if member.file_size > member.compress_size * ratio:
-            raise InputError(
-                "{name} cannot have the {file_size:,} bytes that it claims",
-                where=where,
-                expected=EXPECTED,
-                name=repr(name),
-                file_size=member.file_size,
-            )
+        if fault:
+            raise InputError(fault, where=where, expected=EXPECTED)
         members[name] = member
     total = sum(member.file_size for member in members.values())
     if total > limit:
@@ -315,21 +285,10 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
 
 @contextmanager
 def _archive_errors(where: str) -> Iterator[None]:
+    """What zipfile raises within, as an InputError."""
     try:
         yield
-    except AttnError:
-        raise
-    # zipfile lets through whatever its parts raise on damaged bytes
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except DAMAGE as error:
         raise InputError("this archive is damaged", where=where, expected=EXPECTED) from error
 
 
@@ -355,7 +314,6 @@ class TensorFile(Struct, frozen=True, eq=False):
     """
 
     path: Path
-    limit: int
     summaries: tuple[TensorSummary, ...]
     metadata: dict[str, str]
     header: SafetensorsHeader | None = None
@@ -364,53 +322,50 @@ class TensorFile(Struct, frozen=True, eq=False):
     def tensors(self, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
         """All tensors by name; as `read_tensors`."""
         where = str(self.path)
-        arrays = _arrays(self.path, self.limit, self.header) if self.arrays is None else self.arrays
+        arrays = _stored_arrays(self.path, self.header) if self.arrays is None else self.arrays
         return {
             name: check_array(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in arrays.items()
         }
 
 
-def tensor_file(path: Path, *, limit: int = SIZE_LIMIT) -> TensorFile:
+def tensor_file(path: Path) -> TensorFile:
     """A tensor file, by its headers alone (but for .pt and .pth, which are read whole).
 
     Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is not limited before
     its tensors are asked for, and data types that cannot be computed with are listed as they are.
     """
     where = str(path)
-    match _format(path):
+    match _known_format(path):
         case ".safetensors":
             stream, size = open_regular(path, what=WHAT, limit=2**62)
             with stream:
                 header = read_header(stream, size, where)
             summaries = [TensorSummary(entry.name, entry.dtype_name, entry.shape) for entry in header.entries.values()]
-            return TensorFile(path, limit, tuple(summaries), header.metadata, header)
+            return TensorFile(path, tuple(summaries), header.metadata, header)
         case ".npz":
-            stream, _ = open_regular(path, what=WHAT, limit=limit)
-            with stream, open_archive(stream, where, limit) as archive:
-                headers = {name: archive.header(name) for name in archive.names}
-                return TensorFile(path, limit, tuple(map(_info, headers, headers.values())), archive.metadata())
+            stream, _ = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
+            with stream, open_archive(stream, where, SIZE_LIMIT) as archive:
+                summaries = [_npy_summary(name, archive.header(name)) for name in archive.names]
+                return TensorFile(path, tuple(summaries), archive.metadata())
         case ".npy":
-            stream, size = open_regular(path, what=WHAT, limit=limit)
+            stream, size = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
             with stream:
-                return TensorFile(path, limit, (_info(path.stem, read_npy_header(stream, path.stem, where, size)),), {})
+                return TensorFile(path, (_npy_summary(path.stem, read_npy_header(stream, path.stem, where, size)),), {})
         case _:
-            arrays = _state_dict(path, limit)
+            arrays = _torch_arrays(path)
             summaries = [TensorSummary(name, array.dtype.name, array.shape) for name, array in arrays.items()]
-            return TensorFile(path, limit, tuple(summaries), {}, arrays=arrays)
+            return TensorFile(path, tuple(summaries), {}, arrays=arrays)
 
 
-def read_tensors(
-    path: Path, *, limit: int = SIZE_LIMIT, allow_nonfinite: bool = False
-) -> dict[str, np.ndarray[Any, Any]]:
+def read_tensors(path: Path, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
     """All tensors of a file by name, in the machine's byte order and row-major; the data type stays as stored
     (bfloat16 of a .pt is widened to float32). An .npy holds one, named after the file without its ending.
 
-    limit: bytes of the file, and of what it unpacks to.
     Raises InputError for a file that is missing, damaged, hostile or of an unknown kind, for pickled objects and,
     unless `allow_nonfinite`, for NaN or Inf (naming tensor and position); UnsupportedError for data types that are
-    not plain numbers (complex, text, float8); LimitError above `limit`.
+    not plain numbers (complex, text, float8); LimitError for a file, or what it unpacks to, above `SIZE_LIMIT`.
     """
-    return tensor_file(path, limit=limit).tensors(allow_nonfinite=allow_nonfinite)
+    return tensor_file(path).tensors(allow_nonfinite=allow_nonfinite)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
@@ -437,38 +392,42 @@ def check_writable_format(path: Path) -> None:
         )
 
 
-def _arrays(path: Path, limit: int, header: SafetensorsHeader | None) -> dict[str, np.ndarray[Any, Any]]:
+def _stored_arrays(path: Path, header: SafetensorsHeader | None) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a .safetensors, whose header this is, of an .npz or an .npy, unchecked for NaN."""
     where = str(path)
-    stream, size = open_regular(path, what=WHAT, limit=limit)
+    stream, size = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
     with stream:
         if header is not None:
             return {entry.name: read_entry(stream, entry, where) for entry in header.entries.values()}
-        if _format(path) == ".npz":
-            with open_archive(stream, where, limit) as archive:
+        if path.suffix.lower() == ".npz":
+            with open_archive(stream, where, SIZE_LIMIT) as archive:
                 return {name: archive.array(name) for name in archive.names}
         npy = read_npy_header(stream, path.stem, where, size)
         return {path.stem: read_npy_data(stream, npy, path.stem, where)}
 
 
-def _info(name: str, header: NpyHeader) -> TensorSummary:
+def _npy_summary(name: str, header: NpyHeader) -> TensorSummary:
     return TensorSummary(name, header.dtype.newbyteorder("=").name, header.shape)
 
 
-def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
+def _torch_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a .pt or .pth file, a state_dict, by name. Raises as `read_tensors`, UnsupportedError without
+    torch."""
     where = str(path)
-    stream, _ = open_regular(path, what=WHAT, limit=limit)
+    stream, _ = open_regular(path, what=WHAT, limit=SIZE_LIMIT)
     with stream:
-        check_torch_zip(stream, where, limit)
+        check_torch_zip(stream, where, SIZE_LIMIT)
     if not torch_is_installed():
         raise UnsupportedError(
             "torch files are read with torch, which is not installed", where=where, hint=install_command("torch")
         )
     from attncli.arrays.torch_backend import read_state_dict
 
-    return dict(read_state_dict(where, limit))
+    return dict(read_state_dict(where, SIZE_LIMIT))
 
 
-def _format(path: Path) -> str:
+def _known_format(path: Path) -> str:
+    """The ending of a tensor file, in small letters. Raises InputError for one that is not in `FORMATS`."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
         if strange := message(
@@ -488,7 +447,7 @@ TRUTH = {"true": True, "false": False}
 MATRIX_FORMATS = (".npy", ".npz", ".safetensors", ".json", ".csv", ".tsv")
 
 
-def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray[Any, Any]:
+def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
     """A matrix [row, column] with at least one row and column.
 
     what: what the matrix is, in a word ("mask"); also the name of the array to take from an .npz or .safetensors that
@@ -502,17 +461,11 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
     where = str(path)
     match path.suffix.lower():
         case ".npy" | ".npz" | ".safetensors":
-            matrix = _single_tensor(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
-        case ".json":
-            matrix = _from_rows(
-                _json_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), what, where),
-                what,
-                where,
-            )
-        case ".csv" | ".tsv":
-            matrix = _from_rows(
-                _csv_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), where), what, where
-            )
+            matrix = _single_tensor(read_tensors(path, allow_nonfinite=True), what, where)
+        case ".json" | ".csv" | ".tsv" as kind:
+            raw = read_regular(path, what=f"a {what} file", limit=TEXT_LIMIT)
+            rows = _json_rows(raw, what, where) if kind == ".json" else _csv_rows(raw, where)
+            matrix = _matrix_of_rows(rows, what, where)
         case kind:
             raise InputError(
                 "{kind} is not a known kind of {what} file",
@@ -531,12 +484,23 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
             what=term(what),
             shape=list(matrix.shape),
         )
-    if matrix.dtype.kind not in "biu":
-        _check_finite(matrix, what, where)
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        row, column = np.unravel_index(int(np.argmin(finite)), matrix.shape)
+        raise InputError(
+            "row {row}, column {column} of the {what} is {value}",
+            where=where,
+            expected="finite numbers",
+            row=row,
+            column=column,
+            what=term(what),
+            value=float(matrix[row, column]),
+        )
     return matrix
 
 
 def _single_tensor(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np.ndarray[Any, Any]:
+    """The only tensor of a file, or the one that is called `what`. Raises InputError."""
     if len(tensors) == 1:
         return next(iter(tensors.values()))
     if what in tensors:
@@ -553,6 +517,7 @@ def _single_tensor(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: s
 
 
 def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
+    """The rows of a matrix in JSON, values unchecked. Raises InputError."""
     import orjson
 
     try:
@@ -574,6 +539,7 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
 
 
 def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
+    """The rows of a matrix in CSV: numbers, booleans, and the text of any other cell. Raises InputError."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -588,16 +554,16 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
         raise InputError(
             "this file is not CSV: {error}", where=where, expected="rows of numbers", error=error
         ) from error
-    return [[_cell(cell.strip()) for cell in row] for row in rows if len(row) > 1 or "".join(row).strip()]
+    return [[_csv_value(cell.strip()) for cell in row] for row in rows if len(row) > 1 or "".join(row).strip()]
 
 
-def _cell(cell: str) -> object:
-    if NUMBER.fullmatch(cell):
-        return float(cell)
-    return TRUTH.get(cell.lower(), cell)
+def _csv_value(cell: str) -> float | bool | str:
+    return float(cell) if NUMBER.fullmatch(cell) else TRUTH.get(cell.lower(), cell)
 
 
-def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.ndarray[Any, Any]:
+def _matrix_of_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.ndarray[Any, Any]:
+    """Rows as float64 [row, column], or bool where every value is one. Raises InputError for rows of different length
+    and for what is no number."""
     width = len(rows[0]) if rows else 0
     for place, row in enumerate(rows):
         if len(row) != width:
@@ -619,13 +585,14 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
                     place=place,
                     column=column,
                     what=term(what),
-                    value=_cell_text(value),
+                    value=_quoted_cell(value),
                 )
     truth = all(isinstance(value, bool) for row in rows for value in row)
     return np.array(rows, dtype=np.bool_ if truth else np.float64).reshape(len(rows), width)
 
 
-def _cell_text(value: object) -> str:
+def _quoted_cell(value: object) -> str:
+    """What an error says that a cell holds, in place of a number."""
     match value:
         case None:
             return "null"
@@ -635,19 +602,3 @@ def _cell_text(value: object) -> str:
             return repr(value[:40])
         case _:
             return message("a list or an object")
-
-
-def _check_finite(matrix: np.ndarray[Any, Any], what: str, where: str) -> None:
-    finite = np.isfinite(matrix)
-    if not finite.all():
-        row, column = np.unravel_index(int(np.argmin(finite)), matrix.shape)
-        value = float(matrix[row, column])
-        raise InputError(
-            "row {row}, column {column} of the {what} is {value}",
-            where=where,
-            expected="finite numbers",
-            row=row,
-            column=column,
-            what=term(what),
-            value=value,
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.inputs.files import system_errors
-from attncli.language import listing, message, term
+from attncli.inputs.files import system_errors, system_reason
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.inputs.chat import RenderedChat
@@ -48,17 +48,16 @@ def read_texts(
     stdin: BinaryIO | None,
     stdin_is_terminal: bool,
     sample: str | None,
-    limit: int = TEXT_LIMIT,
 ) -> Iterator[Text]:
     """The texts that a command line asks for, read as they are taken.
 
     An argument, a file or ids win over a pipe, which is then not read; `-` or no source at all reads `stdin`,
     except on a terminal, where no source gives the `sample` (if there is one). Text is UTF-8; a byte-order mark
     is dropped, as are line ends at the end. With `lines`, every line that is not blank is a text of its own.
-    Lone surrogates in the argument (bytes that were not UTF-8) are kept, as data. `limit`: bytes of one text.
+    Lone surrogates in the argument (bytes that were not UTF-8) are kept, as data.
 
     Raises UsageError for more than one source or none, InputError for nothing in the source or text that is not
-    UTF-8, LimitError for a text above `limit`.
+    UTF-8, LimitError for a text above `TEXT_LIMIT`.
     """
     sources = [name for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids)) if value is not None]
     if len(sources) > 1:
@@ -72,16 +71,16 @@ def read_texts(
     if file is not None and str(file) == "-":
         argument, file = "-", None
     if file is not None:
-        return _texts_of_file(file, lines, limit)
+        return _texts_of_file(file, lines)
     if argument is not None and argument != "-":
-        return _texts_of(BytesIO(argument.encode("utf-8", "surrogatepass")), "argument", lines, limit, "surrogatepass")
+        return _texts_of(BytesIO(argument.encode("utf-8", "surrogatepass")), "argument", lines, "surrogatepass")
     if argument is None and stdin_is_terminal:
         if sample is None:
             raise UsageError("no text is given", expected="TEXT, --file PATH, or a pipe")
         return iter([Text(sample, "sample")])
     if stdin is None:
         raise InputError("there is no text: standard input is closed", expected="TEXT, --file PATH, or a pipe")
-    return _texts_of(stdin, STANDARD_INPUT, lines, limit)
+    return _texts_of(stdin, STANDARD_INPUT, lines)
 
 
 def parse_ids(ids: str) -> tuple[int, ...]:
@@ -89,113 +88,92 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     token_ids = []
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
-            what = (
-                message("{piece} is no token id", piece=repr(piece)) if piece else message("--ids holds no token ids")
-            )
             raise InputError(
-                what,
+                "{piece} is no token id" if piece else "--ids holds no token ids",
                 where="--ids",
                 expected="whole numbers from 0 to {largest_id:,}",
                 hint='--ids "1 5 7"',
+                piece=repr(piece),
                 largest_id=LARGEST_ID,
             )
         token_ids.append(int(piece))
     return tuple(token_ids)
 
 
-def _place(origin: str) -> str:
-    """Where a text came from, for an error; an argument is before the reader's eyes."""
-    return "" if origin == "argument" else origin
-
-
-def _texts_of_file(path: Path, lines: bool, limit: int) -> Iterator[Text]:
+def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
+    """The texts of a file, which is opened at once. Raises as `read_texts`."""
     try:
         stream = path.open("rb")
     except (OSError, ValueError) as error:
-        reason = term(getattr(error, "strerror", None) or str(error))
-        raise InputError(
-            "cannot read the text file: {reason}", where=str(path), expected="a UTF-8 text file", reason=reason
-        ) from error
+        what = message("cannot read the text file: {reason}", reason=system_reason(error))
+        raise InputError(what, where=str(path), expected="a UTF-8 text file") from error
 
     def texts() -> Iterator[Text]:
         with closing(stream):
-            yield from _texts_of(stream, str(path), lines, limit)
+            yield from _texts_of(stream, str(path), lines)
 
     return texts()
 
 
-def _texts_of(stream: BinaryIO, origin: str, lines: bool, limit: int, errors: str = "strict") -> Iterator[Text]:
-    has_text = False
-    for number, offset, line in _raw_lines(stream, origin, limit) if lines else _raw_whole(stream, origin, limit):
-        text = _decode(line, origin, offset, number, errors).rstrip("\r\n")
+def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict") -> Iterator[Text]:
+    """The text in a stream, or each of its lines, but blank ones. errors: what becomes of lone surrogates."""
+    where = "" if origin == "argument" else origin  # an argument is before the reader's eyes
+    offset, has_text = 0, False
+    for number, raw in enumerate(_raw_lines(stream, where) if lines else _raw_whole(stream, where), 1):
+        text = _decode(raw, where, offset, number, errors).rstrip("\r\n")
+        offset += len(raw)
         if text.strip():
             has_text = True
             yield Text(text, f"{origin}:{number}" if lines else origin)
     if not has_text:
         kind = message("every line is blank" if lines else "it holds no text")
-        raise InputError(
-            "nothing to run on: {kind}", where=_place(origin), expected="a text of at least one word", kind=kind
-        )
+        raise InputError("nothing to run on: {kind}", where=where, expected="a text of at least one word", kind=kind)
 
 
-def _raw_lines(stream: BinaryIO, origin: str, limit: int) -> Iterator[tuple[int, int, bytes]]:
-    offset = 0
-    for number, line in enumerate(_reads(stream, origin, limit, whole=False), start=1):
-        yield number, offset, line
-        offset += len(line)
+def _raw_lines(stream: BinaryIO, where: str) -> Iterator[bytes]:
+    """Each line with its end. Raises LimitError for one above `TEXT_LIMIT`."""
+    while line := _read_bounded(stream.readline, TEXT_LIMIT, where):
+        yield line
 
 
-def _raw_whole(stream: BinaryIO, origin: str, limit: int) -> Iterator[tuple[int, int, bytes]]:
-    yield 1, 0, b"".join(_reads(stream, origin, limit, whole=True))
+def _raw_whole(stream: BinaryIO, where: str) -> Iterator[bytes]:
+    """All bytes, once. Raises LimitError above `TEXT_LIMIT`."""
+    raw = b""
+    while part := _read_bounded(stream.read, TEXT_LIMIT - len(raw), where):
+        raw += part
+    yield raw
 
 
-def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterable[bytes]:
-    byte_count = 0
-    while True:
-        with system_errors("cannot read the text: {strerror}", _place(origin)):
-            part = stream.read(limit + 1 - byte_count) if whole else stream.readline(limit + 1)
-        if not part:
-            return
-        byte_count = byte_count + len(part) if whole else len(part)
-        if byte_count > limit:
-            raise LimitError(
-                "this text is longer than {limit:,} bytes",
-                where=_place(origin),
-                expected="a shorter text, or --lines to take it by lines",
-                limit=limit,
-            )
-        yield part
+def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
+    """What a stream gives next, b"" at its end. Raises LimitError for more than `most` bytes."""
+    with system_errors("cannot read the text: {strerror}", where):
+        part = read(most + 1)
+    if len(part) > most:
+        expected = message("a shorter text, or --lines to take it by lines")
+        raise LimitError("this text is longer than {limit:,} bytes", where=where, expected=expected, limit=TEXT_LIMIT)
+    return part
 
 
-def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str:
+def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
+    """Bytes of UTF-8 as text, without a byte-order mark. offset, line: where in the file they begin."""
     if offset == 0:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise InputError(
-                "this text is UTF-16",
-                where=_place(origin),
-                expected="UTF-8",
-                hint="iconv -f UTF-16 -t UTF-8 FILE | attn run",
-            )
+            hint = message("iconv -f UTF-16 -t UTF-8 FILE | attn run")
+            raise InputError("this text is UTF-16", where=where, expected="UTF-8", hint=hint)
         raw_text = raw.removeprefix(codecs.BOM_UTF8)
-        offset = len(raw) - len(raw_text)
-        raw = raw_text
+        offset, raw = len(raw) - len(raw_text), raw_text
     try:
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        row = line + raw[: error.start].count(b"\n")
         place = message(
             "byte 0x{raw:02X} at offset {offset}, line {row}",
             raw=raw[error.start],
             offset=offset + error.start,
-            row=row,
+            row=line + raw[: error.start].count(b"\n"),
         )
-        raise InputError(
-            "this text is not UTF-8: {place}",
-            where=_place(origin),
-            expected="UTF-8 text",
-            hint="iconv -f LATIN1 -t UTF-8 FILE | attn run",
-            place=place,
-        ) from error
+        what = message("this text is not UTF-8: {place}", place=place)
+        hint = message("iconv -f LATIN1 -t UTF-8 FILE | attn run")
+        raise InputError(what, where=where, expected="UTF-8 text", hint=hint) from error
 
 
 class Token(Struct, frozen=True):
@@ -273,7 +251,7 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         return Span(match.index, match.index + 1, match.occurrences)
     except InputError:
         if by_range := re.fullmatch(r"#([0-9]{1,18})-([0-9]{1,18})", reference):
-            first, last = (_index(tokens, int(number)) for number in by_range.groups())
+            first, last = (_checked_index(tokens, int(number)) for number in by_range.groups())
             if first > last:
                 raise InputError(
                     "{reference} runs backwards",
@@ -285,15 +263,13 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
             return Span(first, last + 1)
         text, _, count = reference.rpartition(":")
         for phrase, which in ((reference, ""), (text, count)):
-            if (
-                phrase
-                and (not which or re.fullmatch("[0-9]{1,18}", which))
-                and (places := _spelling_runs(tokens, phrase))
-            ):
-                number = int(which or 1)
-                if not 1 <= number <= len(places):
-                    _occurrence([first for first, _ in places], phrase, number)
-                return Span(*places[number - 1], 1 if which else len(places))
+            if which and not re.fullmatch("[0-9]{1,18}", which):
+                continue
+            for bare in (_bare, _strip_marks):
+                target = _spelled_bytes(phrase, bare)
+                if runs := _spelling_runs(tokens, target, bare, may_part=len(phrase.split()) > 1):
+                    run = runs[_occurrence_index(runs, phrase, int(which or 1))]
+                    return Span(*run, 1 if which else len(runs))
         raise
 
 
@@ -388,25 +364,19 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     )
 
 
-def _spelling_runs(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
-    """Every run of tokens that spells a text, blanks aside; tokens apart only where the text has a blank. Tokens that
-    are single bytes spell the characters that these make."""
-    bare: Callable[[str], str]
-    for bare in (_bare, _strip_marks):
-        target, spellings = _bytes(text, bare), [_bytes(token.text, bare) for token in tokens]
-        if runs := _runs(tokens, target, spellings, blank=len(text.split()) > 1):
-            return runs
-    return []
-
-
-def _runs(tokens: Sequence[Token], target: bytes, spellings: Sequence[bytes], *, blank: bool) -> list[tuple[int, int]]:
+def _spelling_runs(
+    tokens: Sequence[Token], target: bytes, bare: Callable[[str], str], *, may_part: bool
+) -> list[tuple[int, int]]:
+    """Every run of tokens [first, stop) that spells these bytes. bare: takes the marks of pieces off. may_part: whether
+    its tokens may stand apart."""
+    spellings = [_spelled_bytes(token.text, bare) for token in tokens]
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):
         if runs and first < runs[-1][1]:
             continue
         spelling, stop = spellings[first], first + 1
         while spelling and target.startswith(spelling) and spelling != target and stop < len(tokens):
-            if tokens[stop].special or (not blank and _is_separate(tokens[stop - 1], tokens[stop])):
+            if tokens[stop].special or (not may_part and _is_separate(tokens[stop - 1], tokens[stop])):
                 break
             spelling, stop = spelling + spellings[stop], stop + 1
         if spelling == target and target and not tokens[first].special:
@@ -414,7 +384,7 @@ def _runs(tokens: Sequence[Token], target: bytes, spellings: Sequence[bytes], *,
     return runs
 
 
-def _bytes(text: str, bare: Callable[[str], str]) -> bytes:
+def _spelled_bytes(text: str, bare: Callable[[str], str]) -> bytes:
     """What a token's text spells, without blanks, as UTF-8; of bytes such as `<0xE7><0x88>`, these: what case they
     have cannot be told."""
     if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
@@ -436,15 +406,16 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     if places:
         return TokenMatch(places[0], len(places))
     if by_index := re.fullmatch(r"#(-?[0-9]{1,18})", reference):
-        return TokenMatch(_index(tokens, int(by_index[1])), 1)
+        return TokenMatch(_checked_index(tokens, int(by_index[1])), 1)
     if by_count := re.fullmatch(r"(.+):([0-9]{1,18})", reference, re.DOTALL):
         text, count = by_count[1], int(by_count[2])
         if places := _places(tokens, text):
-            return _occurrence(places, text, count)
+            return TokenMatch(places[_occurrence_index(places, text, count)], 1)
     raise _unknown_token(tokens, reference)
 
 
 def _places(tokens: Sequence[Token], text: str) -> list[int]:
+    """The indices of the tokens that are a text, compared as `find_token` says."""
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _bare)
     for key in keys:
         target = key(text)
@@ -454,15 +425,17 @@ def _places(tokens: Sequence[Token], text: str) -> list[int]:
 
 
 def _bare(text: str) -> str:
+    """A token's text in small letters, without the marks that pieces carry."""
     return text.casefold().strip(MARKS.casefold()).removeprefix("##")
 
 
 def _strip_marks(text: str) -> str:
-    """The same in the case that it has."""
+    """A token's text without the marks that pieces carry."""
     return text.strip(MARKS).removeprefix("##")
 
 
-def _index(tokens: Sequence[Token], index: int) -> int:
+def _checked_index(tokens: Sequence[Token], index: int) -> int:
+    """An index that may count from the end, from 0 up. Raises InputError where there is no such token."""
     if not -len(tokens) <= index < len(tokens):
         raise InputError(
             "there is no token #{index}",
@@ -474,7 +447,8 @@ def _index(tokens: Sequence[Token], index: int) -> int:
     return index % len(tokens)
 
 
-def _occurrence(places: list[int], text: str, count: int) -> TokenMatch:
+def _occurrence_index(places: Sequence[object], text: str, count: int) -> int:
+    """The index of the place where a text occurs for the `count`th time, from 1. Raises InputError for no such."""
     if not 1 <= count <= len(places):
         expected = (
             message("{text}:1 to {text}:{places}: it occurs {places} times", text=text, places=len(places))
@@ -482,15 +456,19 @@ def _occurrence(places: list[int], text: str, count: int) -> TokenMatch:
             else message("{text}:1: it occurs once", text=text)
         )
         raise InputError("there is no {text} number {count}", expected=expected, text=repr(text), count=count)
-    return TokenMatch(places[count - 1], 1)
+    return count - 1
 
 
 def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
+    """The error about a reference that no token fits, with what is near."""
     from difflib import get_close_matches
 
     bare = re.sub(r":[0-9]+$", "", reference)
     what = message("no token {reference} in the text", reference=repr(reference))
-    if pieces := _pieces(tokens, bare):
+    runs = _spelling_runs(tokens, _spelled_bytes(bare, _bare), _bare, may_part=False)
+    whole_runs = [run for run in (tokens[slice(*run)] for run in runs) if all(_bare(token.text) for token in run)]
+    if whole_runs:
+        pieces = whole_runs[0]
         pieces_text = listing(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
         words = message("or in attn run and attn find --words, which merges words written with spaces")
         hint = message("'#{index}' for the first of them, {words}", index=pieces[0].index, words=words)
@@ -523,23 +501,8 @@ def _token_text(token: Token) -> str:
     return token.text.strip(MARKS) or repr(token.text)
 
 
-def _pieces(tokens: Sequence[Token], text: str) -> Sequence[Token]:
-    """The first tokens in a row, nothing between them, that together spell a text; none if there are no such."""
-    target, spellings = _bare(text), [_bare(token.text) for token in tokens]
-    for first in range(len(tokens)):
-        spelling = spellings[first]
-        last = first
-        while spelling and target.startswith(spelling):
-            if spelling == target:
-                return tokens[first : last + 1]
-            last += 1
-            if last == len(tokens) or not spellings[last] or _is_separate(tokens[last - 1], tokens[last]):
-                break
-            spelling += spellings[last]
-    return ()
-
-
 def _is_separate(before: Token, token: Token) -> bool:
+    """Whether two neighbouring tokens stand apart in the text, or one is special."""
     return (
         before.special
         or token.special

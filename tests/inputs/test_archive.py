@@ -140,7 +140,7 @@ HOSTILE = {
     "raw bytes": (saved(a=np.zeros(2, ml_dtypes.bfloat16).view("V2")), "bfloat16"),
     "bzip2": (zipped([("a.npy", npy(described(), bytes(8)))], zipfile.ZIP_BZIP2), "NumPy never writes"),
     "bad metadata": (zipped([(METADATA_MEMBER, "[1]")]), "not texts by name"),
-    "damaged metadata": (zipped([(METADATA_MEMBER, "{")]), "not JSON"),
+    "damaged metadata": (zipped([(METADATA_MEMBER, "{")]), "not texts by name"),
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
+from attncli.inputs import tensors
 from attncli.inputs.safetensors_file import NATIVE
 from attncli.inputs.tensors import (
     TensorSummary,
@@ -233,13 +234,15 @@ def test_unknown_endings(tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", [".safetensors", ".npz", ".npy", ".pt"])
-def test_the_limit(tmp_path, kind):
+def test_the_limit(tmp_path, kind, monkeypatch):
     path = tmp_path / f"x{kind}"
     array = np.ones(1000)
     written(path, array)
+    monkeypatch.setattr(tensors, "SIZE_LIMIT", 7000)
     with pytest.raises(LimitError):
-        read_tensors(path, limit=7000)
-    assert read_tensors(path, limit=12000)["x"].sum() == 1000
+        read_tensors(path)
+    monkeypatch.setattr(tensors, "SIZE_LIMIT", 12000)
+    assert read_tensors(path)["x"].sum() == 1000
 
 
 def test_the_index_of_a_large_file_reads_its_header_alone(tmp_path):

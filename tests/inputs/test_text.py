@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError, LimitError, UsageError
+from attncli.inputs import token
 from attncli.inputs.token import SAMPLE, Text, parse_ids, read_texts
 
 
@@ -22,12 +23,10 @@ class Untouchable(io.RawIOBase):
     readline = read
 
 
-def read(argument=None, *, file=None, lines=False, ids=None, stdin=None, terminal=False, sample=None, **limits):
+def read(argument=None, *, file=None, lines=False, ids=None, stdin=None, terminal=False, sample=None):
     stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
     return list(
-        read_texts(
-            argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample, **limits
-        )
+        read_texts(argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample)
     )
 
 
@@ -142,13 +141,14 @@ def test_control_characters_are_data():
     ]
 
 
-def test_a_text_above_the_limit_is_refused_before_it_fills_the_memory():
+def test_a_text_above_the_limit_is_refused_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(token, "TEXT_LIMIT", 10)
     with pytest.raises(LimitError, match="longer than 10 bytes"):
-        read(stdin=b"x" * 11, limit=10)
-    assert read(stdin=b"x" * 10, limit=10)[0].text == "x" * 10
+        read(stdin=b"x" * 11)
+    assert read(stdin=b"x" * 10)[0].text == "x" * 10
     with pytest.raises(LimitError):
-        read(file=Path("/dev/zero"), lines=True, limit=1000)
-    assert len(read(stdin=b"12345\n" * 4, lines=True, limit=6)) == 4  # the limit is per text
+        read(file=Path("/dev/zero"), lines=True)
+    assert len(read(stdin=b"12345\n" * 4, lines=True)) == 4  # the limit is per text
 
 
 @pytest.mark.parametrize("make", ["missing", "folder", "nul"])
