@@ -134,7 +134,7 @@ def _folds_case(folder: Path) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """Raises AttnError where `atomic_writer` could not write a file: asked before work starts. Writes nothing."""
+    """Raises as `atomic_writer` where that could not write a file: asked before work starts. Writes nothing."""
     with _write_errors(path, NAME_ERRORS):
         direct, target, _ = _destination(path)
         if not direct and not os.access(target.parent, os.W_OK):
