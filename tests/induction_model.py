@@ -109,5 +109,11 @@ class Letters:
 
 def model(library: str = "numpy") -> Model:
     attention = Attention(HEADS, HEADS, DIM, DIM, scale=1.0, mask=Causal())
-    spec = Spec("induction", WIDTH, LETTERS, (Block(attention), Block(attention)), head=Head(tied=False))
+    spec = Spec(
+        family="induction",
+        d_model=WIDTH,
+        vocabulary=LETTERS,
+        blocks=(Block(attention), Block(attention)),
+        head=Head(tied=False),
+    )
     return Model(spec, Store(), Letters(), choose(library, device=None, dtype="float64"), Identity("file"))

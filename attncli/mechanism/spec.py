@@ -578,16 +578,16 @@ class HeadSelection(Struct, frozen=True):
         return layers, heads
 
 
-class Spec(Struct, frozen=True):
+class Spec(Struct, frozen=True, kw_only=True):
     """A whole model: embedding, blocks, final norm.
 
-    max_positions: the longest text that the position table allows; None if unlimited.
-    head: None for a model that predicts no next token. decoder: the other side of an
-    encoder-decoder, whose blocks have cross-attention; `start` is the id its texts begin with.
-    biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
+    family: its `model_type`. max_positions: the longest text that the position table allows; None if unlimited. head:
+    None for a model that predicts no next token. decoder: the other side of an encoder-decoder, whose blocks have
+    cross-attention; `start` is the id its texts begin with. biases: patterns of the roles that add a bias, such as
+    "attn.[qkv]"; "*" for all.
     """
 
-    family: str
+    family: str = ""
     d_model: int
     vocabulary: int
     blocks: tuple[Block, ...]

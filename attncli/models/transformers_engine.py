@@ -197,7 +197,7 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     )
     inner = width if entering is None else int(entering.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
-    spec = Spec(family, inner, vocabulary, blocks, embedding)
+    spec = Spec(family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding)
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
 
 

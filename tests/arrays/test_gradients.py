@@ -175,7 +175,7 @@ def one_layer(spec: Spec, names: list[str], ids: int):
 def test_a_layer_with_each_position(position: str, mask):
     """Through the softmax, masked or not, and the position's own parameters."""
     attention = Attention(2, 1, 4, 4, scale=0.5, mask=mask, position=POSITIONS[position])
-    spec = Spec("small", 4, 9, (Block(attention, None, {"attn.in": NORM}),), biases=("*",))
+    spec = Spec(d_model=4, vocabulary=9, blocks=(Block(attention, None, {"attn.in": NORM}),), biases=("*",))
     roles = layer_roles(spec, spec.blocks[0])
     weights = [0.3 * drawn(*role.shape) + (len(role.shape) == 1) for role in roles]
     check(one_layer(spec, [role.name for role in roles], 1), drawn(2, 4, 4), *weights)
@@ -185,7 +185,7 @@ def test_a_layer_with_each_position(position: str, mask):
 @pytest.mark.parametrize("softcap", [None, 1.5])
 def test_a_layer_with_a_feed_forward_part(norms, softcap):
     attention = Attention(2, 2, 3, 3, scale=1.0, mask=Causal(), softcap=softcap, sinks=softcap is not None)
-    spec = Spec("small", 4, 9, (Block(attention, Mlp(5, "gelu_tanh"), norms),), biases=("*",))
+    spec = Spec(d_model=4, vocabulary=9, blocks=(Block(attention, Mlp(5, "gelu_tanh"), norms),), biases=("*",))
     roles = layer_roles(spec, spec.blocks[0])
     weights = [0.3 * drawn(*role.shape) + (len(role.shape) == 1) for role in roles]
     check(one_layer(spec, [role.name for role in roles], 2), drawn(2, 4, 4), *weights)

@@ -1,6 +1,6 @@
 """Estimates against counts made by loops, and against what a run reads."""
 
-from attncli.mechanism.spec import Attention, Block, Embedding, Experts, Mlp, Spec
+from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.estimate import StoredSizes, compute_dtype, estimate
 
 HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
@@ -8,7 +8,7 @@ HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
 
 def spec(mlp: Mlp | Experts | None = None, layers: int = LAYERS) -> Spec:
     block = Block(Attention(HEADS, KV, DIM, V_DIM, 1.0), mlp=mlp)
-    return Spec("toy", WIDTH, 19, (block,) * layers, Embedding())
+    return Spec(family="toy", d_model=WIDTH, vocabulary=19, blocks=(block,) * layers)
 
 
 def loop_products(inner: int) -> int:

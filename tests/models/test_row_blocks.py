@@ -16,7 +16,9 @@ from attncli.models.run import rows_for
 
 
 def test_as_many_rows_as_fit_a_block_of_all_heads() -> None:
-    spec = Spec("toy", 11, 19, (Block(Attention(3, 3, 5, 5, 1.0)), Block(Attention(7, 7, 5, 5, 1.0))))
+    spec = Spec(
+        d_model=11, vocabulary=19, blocks=(Block(Attention(3, 3, 5, 5, 1.0)), Block(Attention(7, 7, 5, 5, 1.0)))
+    )
     assert rows_for(spec, 5003) == BLOCK // (7 * 5003)
     assert rows_for(spec, 13) == 13
     assert rows_for(spec, BLOCK) == 1

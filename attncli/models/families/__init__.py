@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, wraps
 from importlib import import_module
 from pkgutil import iter_modules
 
+from msgspec.structs import replace
+
 from attncli.language import message
+from attncli.mechanism.spec import Spec
+from attncli.models.config import Config
 from attncli.models.family import Family
 
 LINEAGES = {
-    "bart": ("bart", "blenderbot", "m2m_100", "marian", "mbart", "pegasus"),
-    "bert": ("bert", "camembert", "electra", "roberta", "xlm-roberta"),
+    "bamba": ("bamba", "falcon_h1", "jamba"),
+    "bart": ("bart", "blenderbot", "m2m_100", "marian", "mbart", "pegasus", "whisper"),
+    "bert": ("albert", "bert", "big_bird", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta"),
     "cohere": ("cohere", "cohere2"),
     "deberta_v2": ("deberta-v2",),
     "deepseek_v2": ("deepseek_v2", "deepseek_v3"),
-    "gemma": ("gemma", "gemma2", "gemma3_text"),
-    "glm": ("glm", "glm4"),
-    "granite": ("granite", "granitemoe"),
-    "gte": ("gte", "jina_embeddings_v3"),
+    "gemma": ("gemma", "gemma2", "gemma3_text", "t5gemma"),
+    "glm": ("glm", "glm4", "glm4_moe"),
+    "gpt_neox": ("gpt_neo", "gpt_neox", "gptj"),
+    "granite": ("granite", "granitemoe", "granitemoehybrid"),
+    "gte": ("gte", "jina_embeddings_v3", "nomic_bert"),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", "hunyuan_v1_moe"),
-    "llama_relatives": ("ernie4_5", "nemotron", "seed_oss", "smollm3", "stablelm", "starcoder2"),
+    "lfm2": ("lfm2", "lfm2_moe"),
+    "llama_relatives": ("ernie4_5", "exaone4", "nemotron", "seed_oss", "smollm3", "stablelm", "starcoder2"),
+    "longformer": ("led", "longformer"),
     "mistral": ("ministral", "ministral3", "mistral"),
-    "mixtral": ("minimax_m2", "mixtral"),
+    "mixtral": ("minimax", "minimax_m2", "mixtral"),
     "olmo": ("olmo", "olmo2", "olmo3"),
     "phi": ("phi", "phi3"),
     "qwen2": ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
+    "qwen3_next": ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"),
     "t5": ("mt5", "t5", "umt5"),
 }
 """What each file here holds that does not hold the one `model_type` that it is named after."""
@@ -124,9 +134,18 @@ TRAINED = {"table": "gpt2", "window": "gpt_neo", "rope": "gpt_neox", "alibi": "b
 positions, the same with a window, rotations, biases by distance; queries that see the tokens after them, too."""
 
 
+@cache
 def family(model_type: str) -> Family | None:
-    """The family of a `model_type`; None for one that has no file here."""
+    """The family of a `model_type`, whose Specs bear its name; None for one that has no file here."""
     if model_type not in FILES:
         return None
     families: Mapping[str, Family] = import_module(f"attncli.models.families.{FILES[model_type]}").FAMILIES
-    return families[model_type]
+    declared = families[model_type]
+
+    @wraps(declared.spec)
+    def spec(config: Config) -> Spec:
+        whole = declared.spec(config)
+        decoder = None if whole.decoder is None else replace(whole.decoder, family=model_type)
+        return replace(whole, family=model_type, decoder=decoder)
+
+    return replace(declared, spec=spec)

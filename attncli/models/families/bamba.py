@@ -1,16 +1,20 @@
-"""Bamba: Mamba 2 in place of attention in all layers but those listed. Source: IBM, Princeton, CMU and UIUC, 2024."""
+"""Bamba: Mamba 2 in place of attention in all layers but those listed; and relatives that mix attention with Mamba.
+Source: IBM, Princeton, CMU and UIUC, 2024."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from itertools import pairwise
 
-from attncli.mechanism.spec import Norm, Spec, StateSpace
+import numpy as np
+from msgspec.structs import replace
+
+from attncli.errors import UnsupportedError
+from attncli.inputs.gguf_file import Metadata
+from attncli.mechanism.spec import Embedding, Experts, Norm, SelectiveScan, Spec, StateSpace
 from attncli.models.config import ACTIVATIONS, Config, rope
 from attncli.models.families import llama
-from attncli.models.family import Family, Source
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
+from attncli.models.family import Family, Source, StackedTensor
 
 MIXER: dict[str, Source] = {
     "mixer.input": "mamba.in_proj",
@@ -38,16 +42,11 @@ def spec(config: Config) -> Spec:
     """The Spec of a Bamba."""
     norm, mixer = llama.rms(config, default=1e-5), state_space(config)
     attending = config.list_of("attn_layer_indices", kind=int) or []
-    block = llama.block(
-        config,
-        position=rope(config, llama.head_dim(config), default_partial=0.5),
-        kv_heads=8,
-        norms={"attn.in": norm, "mlp.in": norm},
-    )
+    position = rope(config, llama.head_dim(config), default_partial=0.5)
+    block = llama.block(config, position=position, kv_heads=8, norm=norm)
     blocks = [block if layer in attending else block.mixing(mixer) for layer in range(llama.depth(config))]
-    for idle in ("z_loss_coefficient", "num_logits_to_keep", "layers_block_type", "layer_types"):
-        config.get(idle)
-    return llama.decoder(config, "bamba", blocks, final=norm, biases=(*llama.linear_biases(config), *biases(config)))
+    config.get("z_loss_coefficient", "num_logits_to_keep", "layers_block_type", "layer_types")
+    return llama.decoder(config, blocks, biases=(*llama.linear_biases(config), *biases(config)))
 
 
 def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
@@ -68,25 +67,24 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
         config.whole("mamba_d_conv", default=4, most=2**10),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         Norm("rms", config.number("rms_norm_eps", default=default_eps)),
-        limits=limits(config),
+        limits=step_limits(config),
     )
 
 
-def limits(config: Config) -> tuple[float, float | None]:
-    """The least and the largest step; transformers writes no largest as an object that names infinity."""
+def step_limits(config: Config) -> tuple[float, float | None]:
+    """The least and the largest step, None for no largest; transformers writes that as an object that names
+    infinity."""
     values = config.list_of("time_step_limit", kind=(int, float, dict), count=2)
     if values is None:
         return 0.0, None
     low, high = values
     if not isinstance(low, int | float) or low < 0:
         raise config.refuse("time_step_limit", f"[0.0, {float('inf')}]")
-    if isinstance(high, dict) or high == float("inf"):
-        return float(low), None
-    return float(low), float(high)
+    return float(low), None if isinstance(high, dict) or high == float("inf") else float(high)
 
 
 def biases(config: Config) -> tuple[str, ...]:
-    """The biases of the mixer."""
+    """The roles of the mixer that have a bias."""
     convolution = ("mixer.conv",) if config.flag("mamba_conv_bias", default=True) else ()
     return (*convolution, *(("mixer.input", "mixer.output") if config.flag("mamba_proj_bias", default=False) else ()))
 
@@ -96,4 +94,146 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     return {"layer_types": None}
 
 
-FAMILIES = {"bamba": Family(spec, NAMES, permuted=True, gguf=gguf_keys)}
+def falcon_h1(config: Config) -> Spec:
+    """Falcon-H1: attention and Mamba 2 side by side in every layer, with a multiplier for each branch, key and gate.
+    Source: Falcon LLM Team, 2025.
+
+    Multipliers change weights as they are read: they stand before and after linear maps.
+    """
+    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
+    mlp = llama.gated_mlp(config, default=14336)
+    block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8, norm=norm, mlp=mlp)
+    block = replace(block, mixer=_scaled_state_space(config), factors=_weight_factors(config))
+    config.get("num_logits_to_keep", "layers_block_type", "layer_types")
+    own = {"mixer.conv": ("mamba_conv_bias", True), "mixer.input": ("mamba_proj_bias", False)}
+    own["mixer.output"] = ("projectors_bias", False)
+    return llama.decoder(
+        config,
+        block,
+        embedding=Embedding(scale=config.number("embedding_multiplier", default=1.0)),
+        logit_scale=config.number("lm_head_multiplier", default=1.0),
+        biases=(
+            *llama.linear_biases(config),
+            *(role for role, (key, usual) in own.items() if config.flag(key, default=usual)),
+        ),
+    )
+
+
+def _weight_factors(config: Config) -> dict[str, float]:
+    """What each weight is multiplied with, by role, where that is not 1; a bias comes after what multiplies the
+    input."""
+    attending, key, leaving, mixing, mixed = (
+        config.number(f"{name}_multiplier", default=1.0)
+        for name in ("attention_in", "key", "attention_out", "ssm_in", "ssm_out")
+    )
+    gate, down = _multipliers(config, "mlp_multipliers", 2)
+    factors = {"attn.q.weight": attending, "attn.v.weight": attending, "mixer.input.weight": mixing}
+    factors |= {"attn.k.weight": attending * key, "attn.k.bias": key}
+    for name, factor in (("attn.o", leaving), ("mixer.output", mixed), ("mlp.gate", gate), ("mlp.down", down)):
+        factors |= {f"{name}.weight": factor, f"{name}.bias": factor}
+    return {role: factor for role, factor in factors.items() if factor != 1.0}
+
+
+def _scaled_state_space(config: Config) -> StateSpace:
+    """Falcon-H1's Mamba 2, with its multipliers, and with a norm if the config asks for it."""
+    widened = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
+    mixer = state_space(config, inner=config.optional("mamba_d_ssm", default=1024) or widened)
+    before = config.flag("mamba_norm_before_gate", default=True)
+    if not config.flag("mamba_rms_norm", default=False):
+        mixer = replace(mixer, norm=None)
+    # a table of float32 in all of its implementations
+    parts = [float(np.float32(number)) for number in _multipliers(config, "ssm_multipliers", 5)]
+    factors = None if set(parts) == {1.0} else (parts[0], parts[1], parts[2], parts[3], parts[4])
+    return replace(mixer, gate_first=not before, factors=factors)
+
+
+def _multipliers(config: Config, key: str, count: int) -> list[float]:
+    """So many multipliers; 1 each where the config is silent."""
+    return [float(number) for number in config.list_of(key, kind=(int, float), count=count) or [1.0] * count]
+
+
+JAMBA_NAMES = NAMES.with_roles(
+    {
+        "mixer.select": "mamba.x_proj",
+        "mixer.time_norm": "mamba.dt_layernorm",
+        "mixer.k_norm": "mamba.b_layernorm",
+        "mixer.q_norm": "mamba.c_layernorm",
+        "mixer.time": "mamba.dt_proj",
+        "experts.router": "feed_forward.router",
+        "experts.gate": StackedTensor("feed_forward.experts.{item}.gate_proj"),
+        "experts.up": StackedTensor("feed_forward.experts.{item}.up_proj"),
+        "experts.down": StackedTensor("feed_forward.experts.{item}.down_proj"),
+    },
+    without=("mixer.step", "mixer.norm"),
+)
+
+JAMBA_IDLE = ("use_mamba_kernels", "use_mambapy", "use_associative_scan", "num_logits_to_keep", "sliding_window")
+"""Keys that say how a library computes, and one that no layer heeds."""
+
+
+def jamba(config: Config) -> Spec:
+    """Jamba: Mamba in place of attention in most layers, experts in some, and no positions. Source: AI21 Labs, 2024."""
+    mixer, mlp = _selective_scan(config), llama.gated_mlp(config, default=14336)
+    every, first = config.whole("attn_layer_period", default=8), config.whole("attn_layer_offset", default=4, least=0)
+    count = config.whole("num_experts", "num_local_experts", default=16, most=2**16)
+    chosen = config.whole("num_experts_per_tok", default=2, most=2**16)
+    experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
+    layers_with_experts = _layers_with_experts(config)
+    config.get(*JAMBA_IDLE)
+    blocks = []
+    for layer in range(llama.depth(config)):
+        part = experts if layer in layers_with_experts else mlp
+        block = llama.block(config, position=None, kv_heads=8, mlp=part)
+        blocks.append(block if layer % every == first else block.mixing(mixer))
+    return llama.decoder(config, blocks, biases=("mixer.time", *biases(config)))
+
+
+def _layers_with_experts(config: Config) -> list[int]:
+    """The numbers of Jamba's layers that have experts."""
+    every = config.whole("expert_layer_period", default=2)
+    first = config.whole("expert_layer_offset", default=1, least=0)
+    alone = config.whole("num_experts", default=16, most=2**16) == 1
+    return [] if alone else [layer for layer in range(llama.depth(config)) if layer % every == first]
+
+
+def _selective_scan(config: Config) -> SelectiveScan:
+    """Jamba's Mamba; its steps come from a sixteenth of the width where the config does not say."""
+    width = config.whole("hidden_size")
+    rank = config.get("mamba_dt_rank")
+    return SelectiveScan(
+        config.whole("mamba_expand", default=2) * width,
+        config.whole("mamba_d_state", default=16, most=2**16),
+        -(-width // 16) if rank in (None, "auto") else config.whole("mamba_dt_rank"),
+        config.whole("mamba_d_conv", default=4, most=2**10),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        Norm("rms", config.number("rms_norm_eps", default=1e-6)),
+    )
+
+
+def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files of Jamba say by their tensors: which layers attend and which have experts, in even steps.
+
+    Raises UnsupportedError for uneven steps.
+    """
+    keys: dict[str, object] = {"num_experts": metadata.own("expert_count") or 1}
+    for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
+        name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")
+        layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
+        steps = {after - before for before, after in pairwise(layers)} or {metadata.layers() + 1}
+        if len(steps) > 1:
+            raise UnsupportedError(
+                "layers {layers} have {mark}",
+                where=metadata.where,
+                expected="layers in even steps",
+                layers=", ".join(map(str, layers[:8])),
+                mark=mark,
+            )
+        keys |= {f"{kind}_layer_period": max(steps), f"{kind}_layer_offset": layers[0]} if layers else {}
+    return keys
+
+
+FAMILIES = {
+    "bamba": Family(spec, NAMES, permuted=True, gguf=gguf_keys),
+    "falcon_h1": Family(falcon_h1, NAMES),
+    "jamba": Family(jamba, JAMBA_NAMES, gguf=jamba_gguf_keys),
+}

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Names
+from attncli.models.family import Family, Names, Source
 
 ENCODER = Names(
     layer="encoder.layers.{layer}.",
@@ -74,14 +74,12 @@ FIXED = {
 def spec(config: Config) -> Spec:
     """The Spec of a BART: the encoder, with the decoder inside."""
     norm = Norm("layer", 1e-5)
-    config.optional("num_hidden_layers")  # repeats encoder_layers
     embedding = Embedding(scale=scale(config), positions="learned", position_offset=2, norm=norm)
-    return encoder_decoder(config, "bart", norm, embedding)
+    return encoder_decoder(config, norm, embedding)
 
 
 def encoder_decoder(
     config: Config,
-    family: str,
     norm: Norm,
     embedding: Embedding,
     *,
@@ -93,6 +91,7 @@ def encoder_decoder(
     """Both sides around their embedding. start, activation, positions: what the config means by silence. before:
     whether norms come before each part and after the last layer, in place of after each part."""
     width = config.whole("d_model")
+    config.optional("num_hidden_layers")  # repeats encoder_layers
     function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
     sum_or_in: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
     crossing: Place = "cross.in" if before else "cross.sum"
@@ -105,7 +104,6 @@ def encoder_decoder(
         return Mlp(config.whole(f"{side}_ffn_dim"), function)
 
     encoder = Spec(
-        family=family,
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(Block(attention("encoder"), mlp("encoder"), dict.fromkeys(sum_or_in, norm)),)
@@ -132,7 +130,11 @@ def scale(config: Config, *, default: bool = False) -> float:
     return config.whole("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
 
-BEFORE = {"attn.in": "self_attn_layer_norm", "cross.in": "encoder_attn_layer_norm", "mlp.in": "final_layer_norm"}
+BEFORE: dict[str, Source] = {
+    "attn.in": "self_attn_layer_norm",
+    "cross.in": "encoder_attn_layer_norm",
+    "mlp.in": "final_layer_norm",
+}
 
 
 def norms_first(names: Names, side: str) -> Names:
@@ -154,9 +156,8 @@ MBART_FIXED = {
 def mbart(config: Config) -> Spec:
     """mBART: BART with norms before each part. Source: Liu et al., 2020."""
     norm = Norm("layer", 1e-5)
-    config.optional("num_hidden_layers")  # repeats encoder_layers
     embedding = Embedding(scale=scale(config), positions="learned", position_offset=2, norm=norm)
-    return encoder_decoder(config, "mbart", norm, embedding, before=True)
+    return encoder_decoder(config, norm, embedding, before=True)
 
 
 IGNORED = ("encoder.embed_positions.weights", "decoder.embed_positions.weights")  # what the sines give anyway
@@ -174,11 +175,10 @@ def m2m_100(config: Config) -> Spec:
     Positions go on as far as the text does.
     """
     padding = config.whole("pad_token_id", default=1, least=0)
-    config.optional("num_hidden_layers")  # repeats encoder_layers
     embedding = Embedding(
         scale=scale(config, default=True), positions="timescales", position_offset=padding + 1, padding=padding
     )
-    both = encoder_decoder(config, "m2m_100", Norm("layer", 1e-5), embedding, activation="relu", before=True)
+    both = encoder_decoder(config, Norm("layer", 1e-5), embedding, activation="relu", before=True)
     decoder = None if both.decoder is None else replace(both.decoder, max_positions=None)
     return replace(both, max_positions=None, decoder=decoder)
 
@@ -193,9 +193,8 @@ MARIAN_FIXED = {
 def marian(config: Config) -> Spec:
     """Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al.,
     2018."""
-    config.optional("num_hidden_layers")  # repeats encoder_layers
     embedding = Embedding(scale=scale(config), positions="halves")
-    both = encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding, start=58100)
+    both = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
     decoder_vocabulary = config.whole("decoder_vocab_size", default=both.vocabulary)
     if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
         return both
@@ -212,9 +211,8 @@ PEGASUS_FIXED = {
 
 def pegasus(config: Config) -> Spec:
     """Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source: Zhang et al., 2020."""
-    config.optional("num_hidden_layers")  # repeats encoder_layers
     embedding = Embedding(scale=scale(config), positions="halves")
-    return encoder_decoder(config, "pegasus", Norm("layer", 1e-5), embedding, start=0, before=True)
+    return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=0, before=True)
 
 
 BLENDERBOT_FIXED = {
@@ -227,11 +225,53 @@ BLENDERBOT_FIXED = {
 
 def blenderbot(config: Config) -> Spec:
     """BlenderBot: mBART with positions from row 0 and no norm on the embedding. Source: Roller et al., 2020."""
-    config.optional("num_hidden_layers")  # repeats encoder_layers
-    for idle in ("do_blenderbot_90_layernorm", "unk_token_id"):
-        config.get(idle)  # of the smaller models, which are a family of their own
+    config.get("do_blenderbot_90_layernorm", "unk_token_id")  # of the smaller models, which are a family of their own
     embedding = Embedding(scale=scale(config), positions="learned")
-    return encoder_decoder(config, "blenderbot", Norm("layer", 1e-5), embedding, start=1, positions=128, before=True)
+    return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=1, positions=128, before=True)
+
+
+WHISPER_NAMES = replace(
+    DECODER.with_roles(
+        BEFORE,
+        outside={"tokens": "decoder.embed_tokens", "final": "decoder.layer_norm"},
+        without=("attn.sum", "cross.sum", "mlp.sum"),
+    ),
+    ignored=("encoder.*", "proj_out.weight", "projector.*", "classifier.*"),
+)
+
+WHISPER_FIXED = {"is_encoder_decoder": FixedValue(True, "the decoder would read nothing")}
+
+OF_THE_ENCODER = """
+    num_mel_bins encoder_layers encoder_attention_heads encoder_ffn_dim num_hidden_layers max_source_positions
+    use_weighted_layer_sum classifier_proj_size apply_spec_augment mask_time_prob mask_time_length mask_time_min_masks
+    mask_feature_prob mask_feature_length mask_feature_min_masks median_filter_width alignment_heads lang_to_id
+    task_to_id forced_decoder_ids no_timestamps_token_id is_multilingual return_timestamps scale_embedding
+"""
+"""Keys of the encoder, of training, of the times of words; and a scale that the model never uses."""
+
+
+def whisper(config: Config) -> Spec:
+    """Whisper: the pre-norm decoder that writes down what an encoder made of sound; the encoder, which reads no text,
+    stays outside. Source: Radford et al., 2022."""
+    config.get(*OF_THE_ENCODER.split())
+    width = config.whole("d_model")
+    heads = config.heads(width, "decoder_attention_heads")
+    norm = Norm("layer", 1e-5)
+    looks = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
+    mlp = Mlp(config.whole("decoder_ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="gelu"))
+    block = Block(
+        replace(looks, mask=Causal()), mlp, dict.fromkeys(("attn.in", "cross.in", "mlp.in"), norm), cross=looks
+    )
+    return Spec(
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("decoder_layers", most=MOST_LAYERS),
+        embedding=Embedding(positions="learned"),
+        final_norm=norm,
+        max_positions=config.whole("max_target_positions", default=448),
+        head=Head(tied=True),
+        biases=("attn.[qvo]", "cross.[qvo]", "mlp.*", "attn.in", "cross.in", "final"),
+    )
 
 
 FAMILIES = {
@@ -246,4 +286,5 @@ FAMILIES = {
     "marian": Family(marian, ENCODER, DECODER, MARIAN_FIXED),
     "pegasus": Family(pegasus, MBART_ENCODER, MBART_DECODER, PEGASUS_FIXED),
     "blenderbot": Family(blenderbot, MBART_ENCODER, MBART_DECODER, BLENDERBOT_FIXED),
+    "whisper": Family(whisper, WHISPER_NAMES, fixed=WHISPER_FIXED),
 }

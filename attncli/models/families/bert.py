@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
-from attncli.mechanism.mask import Causal
-from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.mechanism.mask import BigBird, Causal
+from attncli.mechanism.spec import Attention, Block, Embedding, FirstBlockAgain, Mlp, Norm, RelativeBuckets, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Names, TrainedSizes
+from attncli.models.family import Family, Names, SharedTensor, TrainedSizes
 
 TASK_HEADS = ("pooler.*", "cls.*", "classifier.*", "qa_outputs.*", "dropout.*")
 
@@ -45,19 +47,23 @@ def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types:
     width = config.whole("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     norm = Norm("layer", config.number("layer_norm_eps", default=eps))
-    block = Block(
-        Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5),
-        Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default=activation)),
-        {"attn.sum": norm, "mlp.sum": norm},
-    )
+    function = config.choice("hidden_act", among=ACTIVATIONS, default=activation)
+    layers = config.whole("num_hidden_layers", most=MOST_LAYERS)
+    token_types = config.whole("type_vocab_size", default=types, least=0)
+    mlp = Mlp(config.whole("intermediate_size"), function)
+    return post_norm_encoder(config, width, heads, mlp, norm, layers, token_types)
+
+
+def post_norm_encoder(
+    config: Config, width: int, heads: int, mlp: Mlp, norm: Norm, layers: int, token_types: int = 0
+) -> Spec:
+    """An encoder whose norms follow each sum, with learned positions and biases everywhere."""
+    attention = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
     return Spec(
-        family="bert",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
-        embedding=Embedding(
-            positions="learned", types=config.whole("type_vocab_size", default=types, least=0), norm=norm
-        ),
+        blocks=(Block(attention, mlp, {"attn.sum": norm, "mlp.sum": norm}),) * layers,
+        embedding=Embedding(positions="learned", types=token_types, norm=norm),
         max_positions=config.whole("max_position_embeddings", default=512),
         biases=("*",),
     )
@@ -65,10 +71,19 @@ def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types:
 
 def decoding(config: Config, base: Spec) -> Spec:
     """The Spec as it is, or, where the config makes the model a decoder, with queries that see no later token."""
-    if not config.flag("is_decoder", default=False):
-        return base
-    blocks = (replace(block, attention=replace(block.attention, mask=Causal())) for block in base.blocks)
-    return replace(base, blocks=tuple(blocks))
+    is_decoder = config.flag("is_decoder", default=False)
+    return with_attention(base, lambda attention: replace(attention, mask=Causal())) if is_decoder else base
+
+
+def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec:
+    """The Spec with every layer's attention changed."""
+    return replace(base, blocks=tuple(replace(block, attention=change(block.attention)) for block in base.blocks))
+
+
+def with_narrow_tokens(config: Config, base: Spec) -> Spec:
+    """The Spec with a token table of the config's `embedding_size`, and a projection from there."""
+    width = config.whole("embedding_size", default=128)
+    return replace(base, embedding=replace(base.embedding, width=width, projection="sum"))
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
@@ -88,28 +103,20 @@ ROBERTA_NAMES = replace(NAMES, prefixes=("roberta.",), ignored=(*TASK_HEADS, "lm
 
 
 def roberta(config: Config) -> Spec:
-    """RoBERTa: BERT with positions that start after the padding id, one token type. Source: Liu et al., 2019.
+    """RoBERTa: BERT with positions that start after the padding id, one token type; XLM-RoBERTa and CamemBERT are the
+    same, of a hundred languages and of French. Sources: Liu et al., 2019; Conneau et al., 2019; Martin et al., 2020.
 
     Rows below the padding id of its position table are never used.
     """
     base = decoding(config, spec(config))
     padding = config.whole("pad_token_id", default=1, least=0)
-    return replace(
-        base,
-        family="roberta",
-        embedding=replace(base.embedding, position_offset=padding + 1, padding=padding),
-        max_positions=(base.max_positions or 0) - padding - 1,
-    )
+    return after_padding(base, padding)
 
 
-def xlm_roberta(config: Config) -> Spec:
-    """XLM-RoBERTa: RoBERTa over a hundred languages. Source: Conneau et al., 2019."""
-    return replace(roberta(config), family="xlm-roberta")
-
-
-def camembert(config: Config) -> Spec:
-    """CamemBERT: RoBERTa of French. Source: Martin et al., 2020."""
-    return replace(roberta(config), family="camembert")
+def after_padding(base: Spec, padding: int) -> Spec:
+    """The Spec with positions that start in the row of the position table after that of the padding id."""
+    embedding = replace(base.embedding, position_offset=padding + 1, padding=padding)
+    return replace(base, embedding=embedding, max_positions=(base.max_positions or 0) - padding - 1)
 
 
 ELECTRA_NAMES = replace(
@@ -122,16 +129,153 @@ ELECTRA_NAMES = replace(
 def electra(config: Config) -> Spec:
     """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
     base = decoding(config, spec(config))
-    width = config.whole("embedding_size", default=128)
-    if width == base.d_model:
-        return replace(base, family="electra")
-    return replace(base, family="electra", embedding=replace(base.embedding, width=width, projection="sum"))
+    return base if config.whole("embedding_size", default=128) == base.d_model else with_narrow_tokens(config, base)
+
+
+ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0."
+
+ALBERT_NAMES = Names(
+    layer="",
+    inside={
+        role: SharedTensor(ALBERT_LAYER + name)
+        for role, name in {
+            "attn.q": "attention.query",
+            "attn.k": "attention.key",
+            "attn.v": "attention.value",
+            "attn.o": "attention.dense",
+            "attn.sum": "attention.LayerNorm",
+            "mlp.up": "ffn",
+            "mlp.down": "ffn_output",
+            "mlp.sum": "full_layer_layer_norm",
+        }.items()
+    },
+    outside={**NAMES.outside, "embed.project": "encoder.embedding_hidden_mapping_in"},
+    prefixes=("albert.",),
+    ignored=(*TASK_HEADS, "predictions.*", "sop_classifier.*"),
+)
+
+ALBERT_FIXED = {
+    **FIXED,
+    "num_hidden_groups": FixedValue(1, "some layers would have weights of their own"),
+    "inner_group_num": FixedValue(1, "each layer would have several parts"),
+    "net_structure_type": FixedValue(0, "layers would be put together otherwise"),
+    "num_memory_blocks": FixedValue(0, "layers would have memories besides"),
+    "gap_size": FixedValue(0, "layers would be left out"),
+    "down_scale_factor": FixedValue(1, "layers would be narrower"),
+}
+
+
+def albert(config: Config) -> Spec:
+    """ALBERT: BERT with a token table of its own width, and the same weights in all layers. Source: Lan et al.,
+    2020."""
+    return with_narrow_tokens(config, spec(config, activation="gelu_new"))
+
+
+MPNET_PADDING = 1
+"""The row of the position table at which padding is, whatever the config says; positions start after it."""
+
+MPNET_NAMES = replace(
+    NAMES.with_roles(
+        {
+            "attn.q": "attention.attn.q",
+            "attn.k": "attention.attn.k",
+            "attn.v": "attention.attn.v",
+            "attn.o": "attention.attn.o",
+            "attn.sum": "attention.LayerNorm",
+            "attn.buckets": SharedTensor("encoder.relative_attention_bias"),
+        }
+    ),
+    prefixes=("mpnet.",),
+    ignored=(*TASK_HEADS, "lm_head.*"),
+)
+
+MPNET_FIXED = {
+    "relative_attention_num_buckets": FixedValue(32, "distances are shared out to 32 buckets whatever this key says")
+}
+
+
+def mpnet(config: Config) -> Spec:
+    """MPNet: BERT with RoBERTa's positions, T5's biases by distance and no token types. Source: Song et al., 2020."""
+    buckets = RelativeBuckets(32, 128, bidirectional=True)
+    base = with_attention(spec(config), lambda attention: replace(attention, position=buckets))
+    return after_padding(replace(base, embedding=replace(base.embedding, types=0)), MPNET_PADDING)
+
+
+BIG_BIRD_BIASES = ("attn.o", "attn.sum", "mlp.*", "embed.norm")
+"""Those that there are in any case."""
+
+SPARSE, FULL = "block_sparse", "original_full"
+
+
+def big_bird(config: Config) -> Spec:
+    """BigBird: BERT whose queries see blocks: the first, the last, their own and its neighbours. Source: Zaheer et al.,
+    2020.
+
+    In training a query sees blocks drawn at random besides; outside it transformers gives it the first block in place
+    of each. Short texts are seen whole.
+    """
+    base = spec(config, activation="gelu_new")
+    config.get("sep_token_id")
+    scaled = config.flag("rescale_embeddings", default=False)
+    biased = config.flag("use_bias", default=True)
+    size = config.whole("block_size", default=64)
+    random_blocks = config.whole("num_random_blocks", default=3, least=0)
+    longest = (5 + 2 * random_blocks) * size
+    position = FirstBlockAgain(random_blocks, size, longest) if random_blocks else None
+    if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
+        base = decoding(config, base)
+    else:
+        mask = BigBird(size, 0, 0, longest)
+        base = with_attention(base, lambda attention: replace(attention, mask=mask, position=position))
+    return replace(
+        base,
+        embedding=replace(base.embedding, scale=base.d_model**0.5 if scaled else 1.0),
+        max_positions=config.whole("max_position_embeddings", default=4096),
+        biases=(*BIG_BIRD_BIASES, "attn.[qkv]") if biased else BIG_BIRD_BIASES,
+    )
+
+
+DISTILBERT_NAMES = Names(
+    layer="transformer.layer.{layer}.",
+    inside={
+        "attn.q": "attention.q_lin",
+        "attn.k": "attention.k_lin",
+        "attn.v": "attention.v_lin",
+        "attn.o": "attention.out_lin",
+        "attn.sum": "sa_layer_norm",
+        "mlp.up": "ffn.lin1",
+        "mlp.down": "ffn.lin2",
+        "mlp.sum": "output_layer_norm",
+    },
+    outside={
+        "tokens": "embeddings.word_embeddings",
+        "positions": "embeddings.position_embeddings",
+        "embed.norm": "embeddings.LayerNorm",
+    },
+    prefixes=("distilbert.",),
+    ignored=("vocab_*", "pre_classifier.*", "classifier.*", "qa_outputs.*"),
+)
+
+
+def distilbert(config: Config) -> Spec:
+    """DistilBERT: BERT without token types, half as deep. Sinusoidal positions are stored like learned ones. Source:
+    Sanh et al., 2019."""
+    width = config.whole("dim", "hidden_size", default=768)
+    heads = config.heads(width, "n_heads", "num_attention_heads")
+    config.flag("sinusoidal_pos_embds", default=False)
+    mlp = Mlp(config.whole("hidden_dim", default=3072), config.choice("activation", among=ACTIVATIONS, default="gelu"))
+    layers = config.whole("n_layers", "num_hidden_layers", most=MOST_LAYERS)
+    return post_norm_encoder(config, width, heads, mlp, Norm("layer", 1e-12), layers)
 
 
 FAMILIES = {
     "bert": Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config),
     "roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
-    "xlm-roberta": Family(xlm_roberta, ROBERTA_NAMES, fixed=FIXED),
-    "camembert": Family(camembert, ROBERTA_NAMES, fixed=FIXED),
+    "xlm-roberta": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
+    "camembert": Family(roberta, ROBERTA_NAMES, fixed=FIXED),
     "electra": Family(electra, ELECTRA_NAMES, fixed=FIXED),
+    "albert": Family(albert, ALBERT_NAMES, fixed=ALBERT_FIXED),
+    "mpnet": Family(mpnet, MPNET_NAMES, fixed=MPNET_FIXED),
+    "big_bird": Family(big_bird, NAMES, fixed=FIXED),
+    "distilbert": Family(distilbert, DISTILBERT_NAMES),
 }

@@ -47,7 +47,6 @@ def spec(config: Config) -> Spec:
         {"attn.in": norm, "mlp.in": norm},
     )
     return Spec(
-        family="bloom",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),

@@ -20,11 +20,12 @@ def spec(config: Config) -> Spec:
         config,
         position=rope(config, llama.head_dim(config), default_theta=500000.0, pairing="adjacent"),
         qk_norm=QkNorm(norm, over="own") if config.flag("use_qk_norm", default=False) else None,
-        norms={"attn.in": norm},
+        norm=norm,
+        places=("attn.in",),
         parallel=True,
     )
     scale = config.number("logit_scale", default=0.0625)
-    return llama.decoder(config, "cohere", [block] * llama.depth(config), final=norm, tied=True, logit_scale=scale)
+    return llama.decoder(config, block, tied=True, logit_scale=scale)
 
 
 COHERE2_FIXED = {
@@ -44,21 +45,21 @@ def cohere2(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     window = config.optional("sliding_window", default=4096)
     every = config.whole("sliding_window_pattern", default=4)
-    for idle in ("layer_switch", "use_parallel_embedding"):
-        config.get(idle)  # repeats the pattern; how training was spread out
+    config.get("layer_switch", "use_parallel_embedding")  # repeats the pattern; how training was spread out
     position = rope(config, llama.head_dim(config), pairing="adjacent")
     blocks = [
         llama.block(
             config,
             position=position if kind == LOCAL else None,
             mask=layer_mask(config, kind, window),
-            norms={"attn.in": norm},
+            norm=norm,
+            places=("attn.in",),
             parallel=True,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every))
     ]
     scale = config.number("logit_scale", default=0.0625)
-    return llama.decoder(config, "cohere2", blocks, final=norm, tied=True, logit_scale=scale)
+    return llama.decoder(config, blocks, tied=True, logit_scale=scale)
 
 
 FAMILIES = {

@@ -44,10 +44,9 @@ WAYS = ("c2p", "p2c")
 def spec(config: Config) -> Spec:
     """The Spec of a DeBERTa 2 or 3."""
     base = bert.spec(config, eps=1e-7, types=0)
-    for idle in ("legacy", "pos_ebd_type", "pad_id"):
-        config.get(idle)  # of the head, and repeats
-    ways = _ways(config)
-    position = _position(config, base, ways)
+    config.get("legacy", "pos_ebd_type", "pad_id")  # of the head, and repeats
+    ways = _scores_with_positions(config)
+    position = _relative_position(config, base, ways)
     scale = (base.blocks[0].attention.head_dim * (1 + len(ways))) ** -0.5
     if not config.flag("position_biased_input", default=True):
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
@@ -57,7 +56,7 @@ def spec(config: Config) -> Spec:
     first, *others = (
         replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
     )
-    return replace(base, family="deberta-v2", blocks=(replace(first, convolution=_convolution(config, base)), *others))
+    return replace(base, blocks=(replace(first, convolution=_convolution(config, base)), *others))
 
 
 def _convolution(config: Config, base: Spec) -> Convolution | None:
@@ -75,8 +74,8 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
     return Convolution(kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm, groups)
 
 
-def _ways(config: Config) -> list[str]:
-    """Which of content and position meet, besides content and content."""
+def _scores_with_positions(config: Config) -> list[str]:
+    """The scores besides those of content with content: of content with position, "c2p", of position with content."""
     value = config.get("pos_att_type") or []
     ways = [way.strip() for way in value.lower().split("|")] if isinstance(value, str) else value
     if not isinstance(ways, list) or any(way not in WAYS for way in ways):
@@ -89,8 +88,9 @@ def _ways(config: Config) -> list[str]:
     return ways
 
 
-def _position(config: Config, base: Spec, ways: list[str]) -> Position:
-    buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest(config)
+def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
+    """How content meets position, in the `ways` of `WAYS`; None for a model without relative attention."""
+    buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest_distance(config)
     shares_keys = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
     norm_names = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
@@ -113,7 +113,8 @@ def _position(config: Config, base: Spec, ways: list[str]) -> Position:
     )
 
 
-def _furthest(config: Config) -> int:
+def _furthest_distance(config: Config) -> int:
+    """The distance between tokens up to which distances have vectors, alone or shared."""
     distance = config.whole("max_relative_positions", default=-1, least=-1)
     return distance if distance >= 1 else config.whole("max_position_embeddings", default=512)
 

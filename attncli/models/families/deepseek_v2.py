@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from attncli.errors import InputError
+from attncli.inputs.gguf_file import Metadata
 from attncli.language import message
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
+from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Routing, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope, stretched_scale
 from attncli.models.families import llama, qwen2
 from attncli.models.family import Family, Source
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 MIXTURE: Mapping[str, Source] = {
     **qwen2.EXPERTS,
@@ -55,14 +53,27 @@ def spec(config: Config) -> Spec:
     """The Spec of a DeepSeek-V2."""
     methods = {"greedy": "greedy", GROUPED: GROUPED}
     by_group = config.choice("topk_method", among=methods, default="greedy") == GROUPED
-    groups, top_groups = config.optional("n_group"), config.optional("topk_group")
+    groups, groups_chosen = config.optional("n_group"), config.optional("topk_group")
     routing = Routing(
         factor=config.number("routed_scaling_factor", default=1.0),
         groups=groups or 1 if by_group else 1,
-        groups_chosen=top_groups or 1 if by_group else 1,
+        groups_chosen=groups_chosen or 1 if by_group else 1,
     )
     part = experts(config, routing, count=64, shared_count=2, width=1407, renormalise=False)
-    return latent(config, "deepseek_v2", part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
+    return latent(config, part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
+
+
+def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
+    """Experts scored one by one, with corrections to their choice. factor, groups, groups_chosen: what the config means
+    by silence."""
+    return Routing(
+        "sigmoid",
+        factor=config.number("routed_scaling_factor", default=factor),
+        groups=config.whole("n_group", default=groups),
+        groups_chosen=config.whole("topk_group", default=groups_chosen),
+        group_by=2,
+        corrected=True,
+    )
 
 
 def experts(
@@ -109,7 +120,6 @@ def experts(
 
 def latent(
     config: Config,
-    family: str,
     mixture: Experts,
     *,
     pairing: Literal["half", "adjacent"],
@@ -122,10 +132,8 @@ def latent(
     heads = config.whole("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
         raise config.refuse("num_key_value_heads", message("{heads}, as many as heads", heads=heads))
-    content_dim, rotary_dim = (
-        config.whole("qk_nope_head_dim", default=128),
-        config.whole("qk_rope_head_dim", default=64),
-    )
+    content_dim = config.whole("qk_nope_head_dim", default=128)
+    rotary_dim = config.whole("qk_rope_head_dim", default=64)
     rotary = rope(config, rotary_dim, pairing=pairing)
     attention = Attention(
         heads,
@@ -134,7 +142,7 @@ def latent(
         config.whole("v_head_dim", default=128),
         scale=(content_dim + rotary_dim) ** -0.5 * stretched_scale(config),
         mask=Causal(),
-        position=Rope(rotary.dims, rotary.theta, rotary.pairing, rotary.scaling, first=content_dim),
+        position=replace(rotary, first=content_dim),
         latent=Latent(
             config.optional("q_lora_rank", default=1536),
             config.whole("kv_lora_rank", default=512),
@@ -142,8 +150,7 @@ def latent(
             rotary_dim,
         ),
     )
-    for idle in IDLE:
-        config.get(idle)
+    config.get(*IDLE)
     norm = llama.rms(config)
     first = config.whole("first_k_dense_replace", default=dense, least=0)
     blocks = [
@@ -153,7 +160,7 @@ def latent(
     config.optional("intermediate_size")  # of layers without experts
     linears = ("attn.q_down", "attn.kv_down", "attn.o") if "attn.[qkvo]" in biases else ()
     parts = ("mlp.[gud]*", "shared.*") if "mlp.[gud]*" in biases else ()
-    return llama.decoder(config, family, blocks, biases=(*linears, *parts))
+    return llama.decoder(config, blocks, biases=(*linears, *parts))
 
 
 DEEPSEEK_V3_NAMES = replace(NAMES, ignored=(*NAMES.ignored, "layers.61.*"))
@@ -169,21 +176,12 @@ DEEPSEEK_V3_FIXED = {
 def deepseek_v3(config: Config) -> Spec:
     """DeepSeek-V3 and R1: DeepSeek-V2 whose experts are scored one by one, with corrections to their choice. Source:
     DeepSeek-AI, 2024."""
-    routing = Routing(
-        "sigmoid",
-        factor=config.number("routed_scaling_factor", default=2.5),
-        groups=config.whole("n_group", default=8),
-        groups_chosen=config.whole("topk_group", default=4),
-        group_by=2,
-        corrected=True,
-    )
+    routing = corrected_routing(config, factor=2.5, groups=8, groups_chosen=4)
     normed = config.flag("norm_topk_prob", default=True)
     part = experts(config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8)
     neighbours = config.flag("rope_interleave", default=True)
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
-    return latent(
-        config, "deepseek_v3", part, pairing="adjacent" if neighbours else "half", dense=3, kv_heads=128, biases=biases
-    )
+    return latent(config, part, pairing="adjacent" if neighbours else "half", dense=3, kv_heads=128, biases=biases)
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:

@@ -52,10 +52,9 @@ def spec(config: Config) -> Spec:
         norms,
         parallel=parallel,
     )
-    for rotary in ("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters"):
-        config.get(rotary)  # stand in every file, ALiBi or not
+    # stand in every file, ALiBi or not
+    config.get("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters")
     return Spec(
-        family="falcon",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(block,) * config.whole("num_hidden_layers", "n_layer", most=MOST_LAYERS),

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from msgspec.structs import replace
 
+from attncli.errors import InputError
+from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.mask import Everywhere, Mask, Window
-from attncli.mechanism.spec import Embedding, Mlp, Norm, Place, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, LOCAL, Config, FixedValue, causal, layer_mask, layer_types, rope
+from attncli.mechanism.spec import Block, Embedding, Mlp, Place, QkNorm, Spec
+from attncli.models.config import (
+    ACTIVATIONS,
+    LOCAL,
+    Config,
+    FixedValue,
+    causal,
+    layer_mask,
+    layer_types,
+    mirror_mask,
+    rope,
+    settle,
+)
 from attncli.models.families import llama
 from attncli.models.family import Family
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 HEAD_DIM = 256
 """The width of a head where the config does not say."""
@@ -22,17 +32,9 @@ FIXED = {"use_bidirectional_attention": FixedValue(False, "every token would see
 def spec(config: Config) -> Spec:
     """The Spec of a Gemma."""
     norm, dim = llama.rms(config, unit_offset=True), llama.head_dim(config, HEAD_DIM)
-    block = llama.block(
-        config,
-        position=rope(config, dim),
-        dim=dim,
-        norms={"attn.in": norm, "mlp.in": norm},
-        mlp=mlp(config),
-        kv_heads=16,
-    )
-    return llama.decoder(
-        config, "gemma", [block] * llama.depth(config), final=norm, embedding=embedding(config), tied=True
-    )
+    position = rope(config, dim)
+    block = llama.block(config, position=position, dim=dim, norm=norm, mlp=mlp(config), kv_heads=16)
+    return llama.decoder(config, block, embedding=embedding(config), tied=True)
 
 
 def embedding(config: Config) -> Embedding:
@@ -74,16 +76,15 @@ def gemma2(config: Config) -> Spec:
             mask=layer_mask(config, kind, window),
             scale=query_scale(config),
             softcap=cap,
-            norms=sandwich(norm),
+            norm=norm,
+            places=PLACES,
             mlp=feed_forward,
             kv_heads=4,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     logit_cap = config.cap("final_logit_softcapping", 30.0)
-    return llama.decoder(
-        config, "gemma2", blocks, final=norm, embedding=embedding(config), tied=True, logit_cap=logit_cap
-    )
+    return llama.decoder(config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap)
 
 
 def gemma2_mlp(config: Config) -> Mlp:
@@ -96,11 +97,6 @@ def gemma2_mlp(config: Config) -> Mlp:
 def query_scale(config: Config) -> float:
     """The scale of the scores, from a number of its own instead of the head's width."""
     return config.number("query_pre_attn_scalar", default=256.0) ** -0.5
-
-
-def sandwich(norm: Norm) -> dict[Place, Norm]:
-    """The norm before and after each part."""
-    return dict.fromkeys(PLACES, norm)
 
 
 def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
@@ -142,24 +138,105 @@ def gemma3_text(config: Config) -> Spec:
                 config,
                 position=rope(config, dim, kind=kind, theta=(base,), default_theta=default, scaled=not local),
                 dim=dim,
-                mask=_mask(window if local else None, both_ways),
+                mask=_window_mask(window if local else None, both_ways),
                 scale=query_scale(config),
                 qk_norm=QkNorm(norm),
-                norms=sandwich(norm),
+                norm=norm,
+                places=PLACES,
                 mlp=mlp,
                 kv_heads=4,
             )
         )
     logit_cap = config.cap("final_logit_softcapping", None)
-    return llama.decoder(
-        config, "gemma3_text", blocks, final=norm, embedding=embedding(config), tied=True, logit_cap=logit_cap
-    )
+    return llama.decoder(config, blocks, embedding=embedding(config), tied=True, logit_cap=logit_cap)
 
 
-def _mask(window: int | None, both_ways: bool) -> Mask:
+def _window_mask(window: int | None, both_ways: bool) -> Mask:
+    """A window of so many keys, the query's own included, or, both ways, half of them on either side; None for all."""
     if not both_ways:
         return causal(window)
     return Everywhere() if window is None else Window(window // 2, window // 2)
+
+
+T5GEMMA_ENCODER = replace(
+    GEMMA2_NAMES.with_roles(
+        {"attn.in": "pre_self_attn_layernorm", "attn.out": "post_self_attn_layernorm"},
+        outside={"tokens": "encoder.embed_tokens", "final": "encoder.norm"},
+    ),
+    layer="encoder.layers.{layer}.",
+    ignored=("lm_head.*", "score.*"),
+)
+
+T5GEMMA_DECODER = replace(
+    T5GEMMA_ENCODER.with_roles(
+        {
+            "cross.in": "pre_cross_attn_layernorm",
+            "cross.q": "cross_attn.q_proj",
+            "cross.k": "cross_attn.k_proj",
+            "cross.v": "cross_attn.v_proj",
+            "cross.o": "cross_attn.o_proj",
+            "cross.out": "post_cross_attn_layernorm",
+        },
+        outside={"tokens": "decoder.embed_tokens", "final": "decoder.norm", "head": "lm_head.out_proj"},
+    ),
+    layer="decoder.layers.{layer}.",
+)
+
+T5GEMMA_FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one side")}
+
+OF_ITS_PLACE = ("is_decoder", "cross_attention_hidden_size", "is_encoder_decoder", "tie_word_embeddings")
+"""Keys of a side that follow from which side it is, or are the whole model's."""
+
+
+def t5gemma(config: Config) -> Spec:
+    """T5Gemma: an encoder and a decoder of Gemma 2's layers, each with a config of its own; the decoder is inside the
+    encoder's Spec. Source: Zhang et al., 2025."""
+    config.get("vocab_size")  # repeats the decoder's
+    side_config = _side_config(config, "encoder")
+    encoder = gemma2(side_config)
+    encoder = replace(encoder, blocks=tuple(map(_both_ways, encoder.blocks)), head=None)
+    _settle_side(config, side_config)
+    side_config = _side_config(config, "decoder")
+    decoder = gemma2(side_config)
+    start = side_config.whole("bos_token_id", default=2, least=0)
+    blocks = tuple(_crossing(block, encoder.d_model) for block in decoder.blocks)
+    assert decoder.head is not None
+    head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
+    _settle_side(config, side_config)
+    biases = (*decoder.biases, *("cross.[qkvo]" for pattern in decoder.biases if pattern == "attn.[qkvo]"))
+    decoder = replace(decoder, blocks=blocks, start=start, head=head, biases=biases)
+    return replace(encoder, decoder=decoder)
+
+
+def _side_config(config: Config, side: str) -> Config:
+    """The config of "encoder" or "decoder" within the whole model's. Raises InputError if there is none."""
+    side_config = config.under(side)
+    if side_config is None:
+        raise InputError(
+            "config.json has no {side}", where=config.where, expected="the config of each side", side=repr(side)
+        )
+    side_config.get(*OF_ITS_PLACE)
+    return side_config
+
+
+def _settle_side(config: Config, side: Config) -> None:
+    """Check the keys of a side that nobody read; notes of them become the whole model's."""
+    for note in settle(side, {}):
+        config.note(note)
+
+
+def _both_ways(block: Block) -> Block:
+    """A layer whose queries see as far ahead as back."""
+    mask = mirror_mask(block.attention.mask)
+    assert mask is not None
+    return replace(block, attention=replace(block.attention, mask=mask))
+
+
+def _crossing(block: Block, width: int) -> Block:
+    """A layer of the decoder, whose cross-attention reads vectors of the encoder's width, wherever they stand."""
+    cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
+    norm = block.norms["attn.in"]
+    return replace(block, cross=cross, norms={**block.norms, "cross.in": norm, "cross.out": norm})
 
 
 FAMILIES = {
@@ -168,4 +245,5 @@ FAMILIES = {
     "gemma3_text": Family(
         gemma3_text, GEMMA3_TEXT_NAMES, fixed=GEMMA3_TEXT_FIXED, gguf=lambda metadata: gguf_keys(metadata, 62)
     ),
+    "t5gemma": Family(t5gemma, T5GEMMA_ENCODER, T5GEMMA_DECODER, T5GEMMA_FIXED),
 }

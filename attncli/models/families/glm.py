@@ -3,9 +3,12 @@ GLM Team, 2024."""
 
 from __future__ import annotations
 
-from attncli.mechanism.spec import Norm, Place, Spec
+from msgspec.structs import replace
+
+from attncli.inputs.gguf_file import Metadata
+from attncli.mechanism.spec import Place, QkNorm, Spec
 from attncli.models.config import Config, rope
-from attncli.models.families import llama
+from attncli.models.families import deepseek_v2, llama, qwen2
 from attncli.models.family import Concat, Family
 
 NAMES = llama.NAMES.with_roles({"mlp.gate mlp.up": Concat("mlp.gate_up_proj")}, without=("mlp.gate", "mlp.up"))
@@ -13,22 +16,17 @@ NAMES = llama.NAMES.with_roles({"mlp.gate mlp.up": Concat("mlp.gate_up_proj")}, 
 
 def spec(config: Config) -> Spec:
     """The Spec of a GLM."""
-    return partly_rotated(config, "glm", ("attn.in", "mlp.in"))
+    return partly_rotated(config, llama.BEFORE)
 
 
-def partly_rotated(config: Config, family: str, places: tuple[Place, ...]) -> Spec:
+def partly_rotated(config: Config, places: tuple[Place, ...]) -> Spec:
     """The model with its norm at these places."""
-    norm: Norm = llama.rms(config, default=1.5625e-7)
+    norm = llama.rms(config, default=1.5625e-7)
     dim = llama.head_dim(config, 128)
-    block = llama.block(
-        config,
-        position=rope(config, dim, default_partial=0.5, pairing="adjacent"),
-        dim=dim,
-        kv_heads=2,
-        norms=dict.fromkeys(places, norm),
-    )
+    position = rope(config, dim, default_partial=0.5, pairing="adjacent")
+    block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm, places=places)
     biases = ("attn.[qkv]",) if config.flag("attention_bias", default=True) else ()
-    return llama.decoder(config, family, [block] * llama.depth(config), final=norm, biases=biases)
+    return llama.decoder(config, block, biases=biases)
 
 
 GLM4_NAMES = NAMES.with_roles({"attn.out": "post_self_attn_layernorm", "mlp.out": "post_mlp_layernorm"})
@@ -36,10 +34,45 @@ GLM4_NAMES = NAMES.with_roles({"attn.out": "post_self_attn_layernorm", "mlp.out"
 
 def glm4(config: Config) -> Spec:
     """GLM-4-0414: GLM with norms on both sides of each part. Source: GLM Team, 2025."""
-    return partly_rotated(config, "glm4", ("attn.in", "attn.out", "mlp.in", "mlp.out"))
+    return partly_rotated(config, ("attn.in", "attn.out", "mlp.in", "mlp.out"))
+
+
+GLM4_MOE_NAMES = replace(
+    qwen2.QWEN3_NAMES.with_roles(deepseek_v2.MIXTURE), ignored=(*llama.NAMES.ignored, "layers.46.*", "layers.92.*")
+)
+"""The layer after the last of the published models predicts further tokens."""
+
+
+def glm4_moe(config: Config) -> Spec:
+    """GLM-4.5 to 4.7: part of each head rotated in halves, experts scored one by one with corrections to their choice.
+    Source: GLM Team, 2025."""
+    routing = deepseek_v2.corrected_routing(config, factor=1.0, groups=1, groups_chosen=1)
+    normed = config.flag("norm_topk_prob", default=True)
+    mixture = deepseek_v2.experts(
+        config, routing, count=128, shared_count=1, width=1408, renormalise=normed, per_token=8
+    )
+    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
+    position = rope(config, dim, default_partial=0.5)
+    dense = config.whole("first_k_dense_replace", default=1, least=0)
+    qk_norm = QkNorm(norm) if config.flag("use_qk_norm", default=False) else None
+    parts = [llama.gated_mlp(config) if layer < dense else mixture for layer in range(llama.depth(config))]
+    blocks = [
+        llama.block(config, position=position, dim=dim, qk_norm=qk_norm, kv_heads=8, norm=norm, mlp=part)
+        for part in parts
+    ]
+    config.get(*deepseek_v2.IDLE)
+    config.optional("intermediate_size")  # of layers without experts
+    biases = ("attn.[qkv]",) if config.flag("attention_bias", default=False) else ()
+    return llama.decoder(config, blocks, biases=biases)
+
+
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files say by silence: that shares need not sum to 1."""
+    return {"norm_topk_prob": bool(metadata.own("expert_weights_norm"))}
 
 
 FAMILIES = {
     "glm": Family(spec, NAMES),
     "glm4": Family(glm4, GLM4_NAMES),
+    "glm4_moe": Family(glm4_moe, GLM4_MOE_NAMES, gguf=gguf_keys),
 }

@@ -46,7 +46,6 @@ def spec(config: Config) -> Spec:
         for layer in range(config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS))
     ]
     return Spec(
-        family="gpt2",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=tuple(blocks),

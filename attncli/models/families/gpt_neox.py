@@ -3,9 +3,10 @@ et al., 2022."""
 
 from __future__ import annotations
 
+from attncli.errors import InputError
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
-from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
+from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Rope, Spec
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, causal, rope
 from attncli.models.family import Family, GroupedTensor, Names, TrainedSizes
 
 NAMES = Names(
@@ -30,6 +31,8 @@ NAMES = Names(
     ),
 )
 
+FIXED = {"is_decoder": FixedValue(False, "the same model under another flag")}
+
 
 def spec(config: Config) -> Spec:
     """The Spec of a GPT-NeoX."""
@@ -38,6 +41,7 @@ def spec(config: Config) -> Spec:
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     position = rope(config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25)
+    projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
@@ -45,18 +49,12 @@ def spec(config: Config) -> Spec:
         parallel=config.flag("use_parallel_residual", default=True),
     )
     return Spec(
-        family="gpt_neox",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
-        biases=(
-            "attn.in",
-            "mlp.*",
-            "final",
-            *(("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()),
-        ),
+        biases=("attn.in", "mlp.*", "final", *projections),
     )
 
 
@@ -76,8 +74,161 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     }, "GPTNeoXForCausalLM"
 
 
-FAMILIES = {
-    "gpt_neox": Family(
-        spec, NAMES, fixed={"is_decoder": FixedValue(False, "the same model under another flag")}, config=small_config
+GPT_NEO_NAMES = Names(
+    layer="h.{layer}.",
+    inside={
+        "attn.in": "ln_1",
+        "attn.q": "attn.attention.q_proj",
+        "attn.k": "attn.attention.k_proj",
+        "attn.v": "attn.attention.v_proj",
+        "attn.o": "attn.attention.out_proj",
+        "mlp.in": "ln_2",
+        "mlp.up": "mlp.c_fc",
+        "mlp.down": "mlp.c_proj",
+    },
+    outside={"tokens": "wte", "positions": "wpe", "final": "ln_f", "head": "lm_head"},
+    prefixes=("transformer.",),
+    ignored=("h.*.attn.attention.bias", "h.*.attn.attention.masked_bias", "lm_head.*", "score.*", "qa_outputs.*"),
+)
+
+
+def gpt_neo(config: Config) -> Spec:
+    """GPT-Neo: unscaled scores, global and local layers by turns. Source: Black et al., 2021."""
+    config.get("is_causal")  # its layers hide later tokens whatever this key says
+    width = config.whole("hidden_size")
+    heads = config.heads(width, "num_heads", "num_attention_heads")
+    dim = width // heads
+    norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
+    mlp = Mlp(
+        config.whole("intermediate_size", default=4 * width),
+        config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),
     )
+    window = config.whole("window_size", default=256)
+    blocks = [
+        Block(
+            Attention(heads, heads, dim, dim, scale=1.0, mask=causal(window if kind == "local" else None)),
+            mlp,
+            {"attn.in": norm, "mlp.in": norm},
+        )
+        for kind in _attention_types(config, config.whole("num_layers", "num_hidden_layers", most=MOST_LAYERS))
+    ]
+    return Spec(
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=tuple(blocks),
+        embedding=Embedding(positions="learned"),
+        final_norm=norm,
+        max_positions=config.whole("max_position_embeddings", default=2048),
+        head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        biases=("attn.in", "attn.o", "mlp.*", "final"),
+    )
+
+
+def _attention_types(config: Config, count: int) -> list[str]:
+    """The type of each layer, "global" or "local", from the list `attention_layers` or from pairs of a pattern and how
+    often it repeats."""
+    kinds = config.list_of("attention_layers", kind=str, count=count)
+    pairs = config.list_of("attention_types", kind=list) or [[["global", "local"], -(-count // 2)]]
+    if kinds is None:
+        kinds = []
+        for pair in pairs:
+            match pair:
+                case [[*pattern], int(times)] if times * len(pattern) <= MOST_LAYERS:
+                    kinds += pattern * times
+                case _:
+                    raise config.refuse("attention_types", "pairs of a pattern and how often it repeats")
+        kinds = kinds[:count] if "attention_types" not in config.values else kinds
+    if len(kinds) != count or not set(kinds) <= {"global", "local"}:
+        raise InputError(
+            "config.json describes {kinds} attention layers",
+            where=config.where,
+            expected="{count}, global or local",
+            kinds=len(kinds),
+            count=count,
+        )
+    return kinds
+
+
+def gpt_neo_small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small GPT-Neo whose layers look through a window, with an output head of its own."""
+    return {
+        "num_layers": sizes.layers,
+        "num_heads": sizes.heads,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.inner,
+        "max_position_embeddings": sizes.positions,
+        "vocab_size": sizes.vocabulary,
+        "attention_types": [[["local"], sizes.layers]],
+        "window_size": sizes.window,
+        "tie_word_embeddings": False,
+    }, "GPTNeoForCausalLM"
+
+
+GPTJ_NAMES = Names(
+    layer="h.{layer}.",
+    inside={
+        "attn.in": "ln_1",
+        "attn.q": "attn.q_proj",
+        "attn.k": "attn.k_proj",
+        "attn.v": "attn.v_proj",
+        "attn.o": "attn.out_proj",
+        "mlp.up": "mlp.fc_in",
+        "mlp.down": "mlp.fc_out",
+    },
+    outside={"tokens": "wte", "final": "ln_f", "head": "lm_head"},
+    prefixes=("transformer.",),
+    ignored=(
+        "h.*.attn.bias",
+        "h.*.attn.masked_bias",
+        "h.*.attn.embed_positions",
+        "lm_head.*",
+        "score.*",
+        "qa_outputs.*",
+    ),
+)
+
+GPTJ_FIXED = {
+    "rotary": FixedValue(True, "positions would not be rotary"),
+    "scale_attn_weights": FixedValue(True, "scores would not be scaled"),
+}
+
+
+def gptj(config: Config) -> Spec:
+    """GPT-J: attention and feed-forward in parallel, adjacent entries rotated. Source: Wang and Komatsuzaki, 2021.
+
+    Raises InputError for a `rotary_dim` that is odd or wider than a head.
+    """
+    width = config.whole("n_embd", "hidden_size")
+    heads = config.heads(width, "n_head", "num_attention_heads")
+    dim = width // heads
+    rotary_dim = config.optional("rotary_dim", default=64) or dim
+    if rotary_dim % 2 or rotary_dim > dim:
+        raise InputError(
+            "config.json sets rotary_dim to {rotary_dim}",
+            where=config.where,
+            expected="an even number up to {dim}",
+            rotary_dim=rotary_dim,
+            dim=dim,
+        )
+    norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
+    position = Rope(rotary_dim, pairing="adjacent")
+    attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position)
+    activation = config.choice("activation_function", among=ACTIVATIONS, default="gelu_new")
+    mlp = Mlp(config.whole("n_inner", default=4 * width), activation)
+    block = Block(attention, mlp, {"attn.in": norm}, parallel=True)
+    config.whole("n_positions", "max_position_embeddings", default=2048)
+    return Spec(
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
+        final_norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", default=False)),
+        biases=("attn.in", "mlp.*", "final"),
+    )
+
+
+FAMILIES = {
+    "gpt_neox": Family(spec, NAMES, fixed=FIXED, config=small_config),
+    "gpt_neo": Family(gpt_neo, GPT_NEO_NAMES, config=gpt_neo_small_config),
+    "gptj": Family(gptj, GPTJ_NAMES, fixed=GPTJ_FIXED),
 }

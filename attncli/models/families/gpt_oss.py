@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from attncli.errors import UnsupportedError
+from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.spec import Bounded, Experts, Rope, Spec, Yarn
 from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 NAMES = llama.NAMES.with_roles(
     {
@@ -33,7 +30,7 @@ THETA, FACTOR, ORIGINAL = 150000.0, 32.0, 4096
 
 def spec(config: Config) -> Spec:
     """The Spec of a gpt-oss. Raises UnsupportedError for weights of four bits."""
-    _check_weights(config)
+    _refuse_quantized(config)
     count = config.whole("num_local_experts", "num_experts", default=128, most=2**16)
     experts = Experts(
         count,
@@ -45,7 +42,7 @@ def spec(config: Config) -> Spec:
     )
     config.optional("initial_context_length")  # repeats what is said of the scaling
     window = config.optional("sliding_window", default=128)
-    norm, position = llama.rms(config, default=1e-5), _position(config)
+    norm, position = llama.rms(config, default=1e-5), _rotary(config)
     blocks = [
         llama.block(
             config,
@@ -53,17 +50,18 @@ def spec(config: Config) -> Spec:
             dim=llama.head_dim(config, 64),
             mask=layer_mask(config, kind, window),
             kv_heads=8,
-            norms={"attn.in": norm, "mlp.in": norm},
+            norm=norm,
             mlp=experts,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     blocks = [replace(block, attention=replace(block.attention, sinks=True)) for block in blocks]
     linears = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
-    return llama.decoder(config, "gpt_oss", blocks, final=norm, biases=("experts.*", *linears))
+    return llama.decoder(config, blocks, biases=("experts.*", *linears))
 
 
-def _position(config: Config) -> Rope:
+def _rotary(config: Config) -> Rope:
+    """The rotary embedding; the published one where the config says nothing of its scaling."""
     dim = llama.head_dim(config, 64)
     position = rope(config, dim, default_theta=THETA)
     if config.get("rope_parameters") or config.get("rope_scaling"):
@@ -72,7 +70,8 @@ def _position(config: Config) -> Rope:
     return replace(position, scaling=Yarn(FACTOR, ORIGINAL, magnitude=magnitude, truncate=False))
 
 
-def _check_weights(config: Config) -> None:
+def _refuse_quantized(config: Config) -> None:
+    """Raise UnsupportedError for weights of fewer than sixteen bits."""
     quantization = config.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if method == "mxfp4":

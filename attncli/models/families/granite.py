@@ -1,36 +1,37 @@
-"""Granite: Llama with multipliers on embeddings, scores, branches and logits. Source: Granite Team, 2024."""
+"""Granite: Llama with multipliers on embeddings, scores, branches and logits; with experts; and, from Granite 4 on,
+with Mamba 2 in place of attention in most layers. Source: Granite Team, 2024."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Embedding, Experts, Spec
-from attncli.models.config import ACTIVATIONS, Config, rope
-from attncli.models.families import llama
-from attncli.models.family import Family, PerExpert
+from attncli.inputs.gguf_file import Metadata
+from attncli.mechanism.spec import Block, Embedding, Experts, Mlp, Spec
+from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
+from attncli.models.families import bamba, llama
+from attncli.models.family import Concat, Family, PerExpert
 
 
 def spec(config: Config) -> Spec:
     """The Spec of a Granite."""
-    return with_multipliers(config, "granite")
+    return around(config, block(config))
 
 
-def with_multipliers(config: Config, family: str, *, mlp: Experts | None = None) -> Spec:
-    """Llama between its four multipliers, each 1 where the config is silent. mlp: None for the gated one."""
-    block = llama.block(
-        config,
-        position=rope(config, llama.head_dim(config)),
-        scale=config.number("attention_multiplier", default=1.0),
-        mlp=mlp,
-    )
-    block = replace(block, branch_scale=config.number("residual_multiplier", default=1.0))
-    return llama.decoder(
-        config,
-        family,
-        [block] * llama.depth(config),
-        embedding=Embedding(scale=config.number("embedding_multiplier", default=1.0)),
-        logit_scale=1.0 / config.number("logits_scaling", default=1.0),
-    )
+def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = True) -> Block:
+    """One layer. mlp: None for the gated one. rotates: whether it has positions."""
+    position = rope(config, llama.head_dim(config))
+    scale = config.number("attention_multiplier", default=1.0)
+    layer = llama.block(config, position=position if rotates else None, scale=scale, mlp=mlp)
+    return replace(layer, branch_scale=config.number("residual_multiplier", default=1.0))
+
+
+def around(config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None) -> Spec:
+    """The model around its layers, its multipliers 1 where the config is silent. biases: None for what it says."""
+    embedding = Embedding(scale=config.number("embedding_multiplier", default=1.0))
+    logit_scale = 1.0 / config.number("logits_scaling", default=1.0)
+    return llama.decoder(config, blocks, embedding=embedding, logit_scale=logit_scale, biases=biases)
 
 
 GRANITEMOE_NAMES = llama.NAMES.with_roles(
@@ -48,18 +49,55 @@ def granitemoe(config: Config) -> Spec:
 
     The shares of the chosen experts sum to 1.
     """
-    count = config.whole("num_local_experts", default=8, most=2**16)
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=2, most=count),
-        config.whole("intermediate_size"),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        renormalise=True,
-    )
-    return with_multipliers(config, "granitemoe", mlp=experts)
+    return around(config, block(config, llama.experts(config, count=8, per_token=2)))
+
+
+GRANITEMOEHYBRID_NAMES = GRANITEMOE_NAMES.with_roles(
+    {
+        **bamba.MIXER,
+        "shared.gate shared.up": Concat("shared_mlp.input_linear"),
+        "shared.down": "shared_mlp.output_linear",
+        "mlp.gate mlp.up": Concat("shared_mlp.input_linear"),
+        "mlp.down": "shared_mlp.output_linear",
+    }
+)
+
+KINDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: True}
+"""Whether a type of layer attends."""
+
+
+def granitemoehybrid(config: Config) -> Spec:
+    """Granite 4: Granite with Mamba 2 in place of attention in most layers, and experts beside a part that serves every
+    token, or that part alone. Source: Granite Team, 2025."""
+    count, mixer = llama.depth(config), bamba.state_space(config, 1e-6)
+    listed = config.list_of("layer_types", kind=str, count=count)
+    kinds = listed or config.list_of("layers_block_type", kind=str, count=count) or ["mamba"] * count
+    if not set(kinds) <= set(KINDS):
+        raise config.refuse("layer_types", ", ".join(KINDS))
+    attending = block(config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope")
+    blocks = [attending if KINDS[kind] else attending.mixing(mixer) for kind in kinds]
+    return around(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
+
+
+def _shared_experts(config: Config) -> Mlp | Experts:
+    """The feed-forward part: a gated one, with experts beside it where there are any."""
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    shared = Mlp(config.whole("shared_intermediate_size", default=1024), activation, gated=True)
+    count = config.optional("num_local_experts", default=8, least=0)
+    width = config.optional("intermediate_size", default=11008)
+    chosen = config.optional("num_experts_per_tok", default=2, least=0)
+    if not count or not width or not chosen:
+        return shared
+    return Experts(count, min(chosen, count), width, activation, renormalise=True, shared=shared)
+
+
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files say by silence: that there are no experts."""
+    return {"num_local_experts": metadata.own("expert_count") or 0}
 
 
 FAMILIES = {
     "granite": Family(spec, llama.NAMES, permuted=True),
     "granitemoe": Family(granitemoe, GRANITEMOE_NAMES, permuted=True),
+    "granitemoehybrid": Family(granitemoehybrid, GRANITEMOEHYBRID_NAMES, permuted=True, gguf=gguf_keys),
 }

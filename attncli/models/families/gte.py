@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Mlp, Spec
-from attncli.models.config import Config, rope
+from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
 from attncli.models.families import bert
 from attncli.models.family import Concat, Family, Names
 
@@ -36,7 +36,6 @@ def spec(config: Config) -> Spec:
     feed_forward = replace(part, gated=True) if isinstance(part, Mlp) else part
     return replace(
         base,
-        family="gte",
         blocks=tuple(replace(block, mlp=feed_forward) for block in base.blocks),
         biases=("attn.*", "mlp.down", "mlp.sum", "embed.norm"),
     )
@@ -45,12 +44,8 @@ def spec(config: Config) -> Spec:
 def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
     """A BERT with rotary positions in place of learned ones. theta: the base that the config means by silence."""
     position = rope(config, base.blocks[0].attention.head_dim, default_theta=theta)
-    return replace(
-        base,
-        blocks=tuple(replace(block, attention=replace(block.attention, position=position)) for block in base.blocks),
-        embedding=replace(base.embedding, positions=None),
-        max_positions=None,
-    )
+    base = bert.with_attention(base, lambda attention: replace(attention, position=position))
+    return replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
 
 
 JINA_EMBEDDINGS_V3_NAMES = Names(
@@ -78,11 +73,83 @@ def jina_embeddings_v3(config: Config) -> Spec:
 
     Its adapters are merged or left out.
     """
-    base = with_rotary(bert.spec(config, eps=1e-5, types=1), config, 20000.0)
-    return replace(base, family="jina_embeddings_v3")
+    return with_rotary(bert.spec(config, eps=1e-5, types=1), config, 20000.0)
+
+
+NOMIC_BERT_NAMES = Names(
+    layer="encoder.layers.{layer}.",
+    inside={
+        "attn.q attn.k attn.v": Concat("attn.Wqkv"),
+        "attn.o": "attn.out_proj",
+        "attn.sum": "norm1",
+        "mlp.up": "mlp.fc11",
+        "mlp.gate": "mlp.fc12",
+        "mlp.down": "mlp.fc2",
+        "mlp.sum": "norm2",
+    },
+    outside={
+        "tokens": "embeddings.word_embeddings",
+        "types": "embeddings.token_type_embeddings",
+        "embed.norm": "emb_ln",
+    },
+    prefixes=("bert.", "nomic_bert."),
+    ignored=(*bert.TASK_HEADS, "lm_head.*"),
+)
+
+NOMIC_BERT_FIXED = {
+    "causal": FixedValue(False, "tokens would see only earlier ones"),
+    "prenorm": FixedValue(False, "norms would come before each part"),
+    "use_rms_norm": FixedValue(False, "norms would be root-mean-square norms"),
+    "parallel_block": FixedValue(False, "the parts would stand side by side"),
+    "qkv_proj_bias": FixedValue(False, "queries, keys and values would have biases"),
+    "mlp_fc1_bias": FixedValue(False, "the feed-forward part would have biases"),
+    "mlp_fc2_bias": FixedValue(False, "the feed-forward part would have biases"),
+    "rotary_emb_fraction": FixedValue(1.0, "a share of each head would be rotated"),
+    "rotary_emb_interleaved": FixedValue(False, "neighbouring entries would be rotated together"),
+    "rotary_emb_scale_base": FixedValue(None, "queries and keys would be scaled by position"),
+    "rotary_scaling_factor": FixedValue(None, "positions would be stretched"),
+    "scale_attn_weights": FixedValue(True, "scores would not be scaled"),
+    "scale_attn_by_inverse_layer_idx": FixedValue(False, "scores would be divided by the layer's number"),
+    "num_experts": FixedValue(0, "some layers would have experts"),
+}
+
+NOMIC_BERT_IDLE = (
+    *("dense_seq_output", "fused_bias_fc", "fused_dropout_add_ln", "use_flash_attn", "use_xentropy"),
+    *("max_trained_positions", "pad_vocab_size_multiple", "parallel_block_tied_norm", "reorder_and_upcast_attn"),
+)
+"""Keys of how training computed, and of what the fixed ones rule out."""
+
+
+def nomic_bert(config: Config) -> Spec:
+    """Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases but those of norms, in the names
+    of its own configs or in BERT's. Source: Nussbaum et al., 2024."""
+    width = config.whole("hidden_size", "n_embd", default=768)
+    heads = config.whole("num_attention_heads", "n_head", default=12, most=2**16)
+    dim = config.optional("head_dim") or width // heads
+    norm = Norm("layer", config.number("layer_norm_eps", "layer_norm_epsilon", default=1e-12))
+    gates = {**ACTIVATIONS, "swiglu": ACTIVATIONS["silu"], "geglu": ACTIVATIONS["gelu"]}
+    config.get(*NOMIC_BERT_IDLE)
+    position = rope(config, dim, theta=("rope_theta", "rotary_emb_base"), default_theta=1000.0)
+    block = Block(
+        Attention(heads, heads, dim, dim, scale=dim**-0.5, position=position),
+        Mlp(
+            config.whole("intermediate_size", "n_inner", default=3072),
+            config.choice("hidden_act", "activation_function", among=gates, default="silu"),
+            gated=True,
+        ),
+        {"attn.sum": norm, "mlp.sum": norm},
+    )
+    return Spec(
+        d_model=width,
+        vocabulary=config.whole("vocab_size", default=30528),
+        blocks=(block,) * config.whole("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
+        embedding=Embedding(types=config.whole("type_vocab_size", default=2), norm=norm),
+        biases=("*.sum", "embed.norm"),
+    )
 
 
 FAMILIES = {
     "gte": Family(spec, NAMES),
     "jina_embeddings_v3": Family(jina_embeddings_v3, JINA_EMBEDDINGS_V3_NAMES),
+    "nomic_bert": Family(nomic_bert, NOMIC_BERT_NAMES, fixed=NOMIC_BERT_FIXED),
 }

@@ -12,26 +12,21 @@ NAMES = llama.NAMES.with_roles({"attn.q_norm": "self_attn.query_layernorm", "att
 
 def spec(config: Config) -> Spec:
     """The Spec of a Hunyuan."""
-    return around(config, "hunyuan_v1_dense", [block(config)] * llama.depth(config))
+    return around(config, block(config))
 
 
 def block(config: Config, mlp: Experts | None = None) -> Block:
     """One layer. mlp: None for the gated one."""
     norm = llama.rms(config, default=1e-5)
-    return llama.block(
-        config,
-        position=rope(config, llama.head_dim(config), by_alpha=True),
-        qk_norm=QkNorm(norm, after=True),
-        norms={"attn.in": norm, "mlp.in": norm},
-        mlp=mlp,
-    )
+    position = rope(config, llama.head_dim(config), by_alpha=True)
+    return llama.block(config, position=position, qk_norm=QkNorm(norm, after=True), norm=norm, mlp=mlp)
 
 
-def around(config: Config, family: str, blocks: list[Block]) -> Spec:
+def around(config: Config, blocks: Block | list[Block]) -> Spec:
     """The model around its layers."""
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     config.get("eod_token_id")
-    return llama.decoder(config, family, blocks, final=llama.rms(config, default=1e-5), biases=biases)
+    return llama.decoder(config, blocks, biases=biases)
 
 
 HUNYUAN_V1_MOE_NAMES = NAMES.with_roles(
@@ -62,7 +57,7 @@ def hunyuan_v1_moe(config: Config) -> Spec:
         block(config, Experts(count, best, width, activation, renormalise=True, shared=shared))
         for count, best in zip(counts, chosen, strict=True)
     ]
-    return around(config, "hunyuan_v1_moe", blocks)
+    return around(config, blocks)
 
 
 def _by_layer(config: Config, layers: int, *keys: str) -> list[int]:

@@ -29,7 +29,8 @@ MIXER: dict[str, Source] = {
 
 
 def _names() -> Names:
-    """The parts of the feed-forward have one prefix, or, as first published, another."""
+    """The names of DeepSeek's attention, Mixtral's experts and the mixer; feed-forward parts have one prefix, or, as
+    first published, another."""
     parts = {name: f"{name}_proj" for name in ("gate", "up", "down")}
     return deepseek_v2.NAMES.with_roles(
         {
@@ -95,16 +96,15 @@ def spec(config: Config) -> Spec:
     )
     dense = llama.gated_mlp(config, default=9216)
     blocks: list[Block] = []
-    for kind, has_experts in zip(_kinds(config, nested, layers), _mixtures(config, layers), strict=True):
+    for kind, has_experts in zip(_layer_types(config, nested, layers), _has_experts(config, layers), strict=True):
         block = Block(attention, mixture if has_experts else dense, {"attn.in": norm, "mlp.in": norm})
         blocks.append(block if kind == GLOBAL else block.mixing(mixer))
-    for idle in (*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope"):
-        config.get(idle)
+    config.get(*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope")
     biases = ("attn.q_down", "attn.kv_down", "attn.o") if config.flag("attention_bias", default=False) else ()
-    return llama.decoder(config, "kimi_linear", blocks, final=norm, biases=biases)
+    return llama.decoder(config, blocks, biases=biases)
 
 
-def _kinds(config: Config, nested: Config, count: int) -> list[str]:
+def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
     """The type of each layer: listed, or by the numbers of those that attend, from 1, or every fourth but the first."""
     kinds = config.list_of("layer_types", kind=str, count=count)
     attending, others = nested.list_of("full_attn_layers", kind=int), nested.list_of("kda_layers", kind=int)
@@ -116,8 +116,8 @@ def _kinds(config: Config, nested: Config, count: int) -> list[str]:
     return kinds
 
 
-def _mixtures(config: Config, count: int) -> list[bool]:
-    """Which layers have experts."""
+def _has_experts(config: Config, count: int) -> list[bool]:
+    """Whether each layer has experts."""
     kinds = config.list_of("mlp_layer_types", kind=str, count=count)
     first = config.whole("first_k_dense_replace", default=1, least=0)
     if kinds is None:

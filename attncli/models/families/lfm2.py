@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, ShortConvolution, Spec
+from attncli.mechanism.spec import Experts, Mlp, Norm, QkNorm, Routing, ShortConvolution, Spec
 from attncli.models.config import GLOBAL, Config, rope
 from attncli.models.families import llama
-from attncli.models.family import Family, Names
+from attncli.models.family import Family, Names, StackedTensor
 
 CONVOLUTION = "conv"
 
@@ -43,31 +43,11 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of an LFM2."""
-    return llama.decoder(
-        config, "lfm2", layers(config, [_mlp(config)] * llama.depth(config)), final=norm(config), tied=tied(config),
-        biases=biases(config),
-    )  # fmt: skip
+    return around(config, [_mlp(config)] * llama.depth(config))
 
 
-def tied(config: Config) -> bool:
-    """Whether the token table is the output head where the file has none."""
-    for key in IDLE:
-        config.get(key)
-    return config.flag("tie_embedding", default=True)
-
-
-def norm(config: Config) -> Norm:
-    """The norm of all places."""
-    return Norm("rms", config.number("norm_eps", default=1e-5))
-
-
-def biases(config: Config) -> tuple[str, ...]:
-    """The biases: of convolutions alone."""
-    return ("mixer.*",) if config.flag("conv_bias", default=False) else ()
-
-
-def layers(config: Config, parts: Sequence[Mlp | Experts]) -> list[Block]:
-    """The layers, by type, each with its feed-forward part."""
+def around(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
+    """The model around the feed-forward parts of its layers. Convolutions alone may have biases."""
     count = len(parts)
     attending = config.list_of("full_attn_idxs", kind=int)
     kinds = config.list_of("layer_types", kind=str, count=count)
@@ -76,19 +56,16 @@ def layers(config: Config, parts: Sequence[Mlp | Experts]) -> list[Block]:
         kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
         raise config.refuse("layer_types", f"{GLOBAL}, {CONVOLUTION}")
-    own, mixer = norm(config), ShortConvolution(config.whole("conv_L_cache", default=3, most=2**10))
+    norm = Norm("rms", config.number("norm_eps", default=1e-5))
+    mixer = ShortConvolution(config.whole("conv_L_cache", default=3, most=2**10))
+    position = rope(config, llama.head_dim(config), default_theta=1e6)
     blocks = []
     for kind, part in zip(kinds, parts, strict=True):
-        block = llama.block(
-            config,
-            position=rope(config, llama.head_dim(config), default_theta=1e6),
-            qk_norm=QkNorm(own),
-            kv_heads=8,
-            norms={"attn.in": own, "mlp.in": own},
-            mlp=part,
-        )
+        block = llama.block(config, position=position, qk_norm=QkNorm(norm), kv_heads=8, norm=norm, mlp=part)
         blocks.append(block if kind == GLOBAL else block.mixing(mixer))
-    return blocks
+    config.get(*IDLE)
+    biases = ("mixer.*",) if config.flag("conv_bias", default=False) else ()
+    return llama.decoder(config, blocks, tied=config.flag("tie_embedding", default=True), biases=biases)
 
 
 def _mlp(config: Config) -> Mlp:
@@ -101,4 +78,39 @@ def _mlp(config: Config) -> Mlp:
     return Mlp(width, "silu", gated=True)
 
 
-FAMILIES = {"lfm2": Family(spec, NAMES)}
+LFM2_MOE_NAMES = NAMES.with_roles(
+    {
+        "experts.router": "feed_forward.gate",
+        "experts.correction": "feed_forward.expert_bias",
+        "experts.gate": StackedTensor("feed_forward.experts.{item}.w1"),
+        "experts.up": StackedTensor("feed_forward.experts.{item}.w3"),
+        "experts.down": StackedTensor("feed_forward.experts.{item}.w2"),
+    }
+)
+
+
+def lfm2_moe(config: Config) -> Spec:
+    """LFM2 MoE: LFM2 with experts in all layers but the first. Source: Liquid AI, 2025."""
+    dense = Mlp(config.whole("intermediate_size", default=7168), "silu", gated=True)
+    count = config.whole("num_experts", default=32, most=2**16)
+    experts = Experts(
+        count,
+        config.whole("num_experts_per_tok", default=4, most=count),
+        config.whole("moe_intermediate_size", default=1792),
+        "silu",
+        renormalise=config.flag("norm_topk_prob", default=True),
+        routing=Routing(
+            "sigmoid",
+            factor=config.number("routed_scaling_factor", default=1.0),
+            corrected=config.flag("use_expert_bias", default=True),
+            slack=1e-6,
+        ),
+    )
+    first = config.whole("num_dense_layers", default=2, least=0)
+    return around(config, [dense if layer < first else experts for layer in range(llama.depth(config))])
+
+
+FAMILIES = {
+    "lfm2": Family(spec, NAMES),
+    "lfm2_moe": Family(lfm2_moe, LFM2_MOE_NAMES),
+}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from attncli.mechanism.mask import Causal, Mask
 from attncli.mechanism.spec import Attention, Block, Embedding, Experts, Head, Mlp, Norm, Place, Position, QkNorm, Spec
@@ -34,7 +34,7 @@ BIASES = {"attention_bias": "attn.[qkvo]", "mlp_bias": "mlp.[gud]*"}
 
 def spec(config: Config) -> Spec:
     """The Spec of a Llama."""
-    return decoder(config, "llama", [block(config, position=rope(config, head_dim(config)))] * depth(config))
+    return decoder(config, block(config, position=rope(config, head_dim(config))))
 
 
 def depth(config: Config) -> int:
@@ -52,32 +52,9 @@ def head_dim(config: Config, default: int | None = None) -> int:
     return width // config.heads(width, "num_attention_heads")
 
 
-def attention(
-    config: Config,
-    *,
-    position: Position,
-    dim: int | None = None,
-    mask: Mask | None = None,
-    scale: float | None = None,
-    qk_norm: QkNorm | None = None,
-    softcap: float | None = None,
-    kv_heads: int | None = None,
-) -> Attention:
-    """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim.
-    kv_heads: how many the config means by silence, None for as many as heads; null means that many in any case."""
-    heads = config.whole("num_attention_heads", most=2**16)
-    dim = head_dim(config) if dim is None else dim
-    return Attention(
-        heads,
-        config.optional("num_key_value_heads", default=kv_heads) or heads,
-        dim,
-        dim,
-        scale=dim**-0.5 if scale is None else scale,
-        mask=Causal() if mask is None else mask,
-        position=position,
-        qk_norm=qk_norm,
-        softcap=softcap,
-    )
+BEFORE: tuple[Place, ...] = ("attn.in", "mlp.in")
+AFTER: tuple[Place, ...] = ("attn.out", "mlp.out")
+"""Where norms stand: before attention and feed-forward part, or on what they give."""
 
 
 def block(
@@ -90,27 +67,32 @@ def block(
     qk_norm: QkNorm | None = None,
     softcap: float | None = None,
     kv_heads: int | None = None,
-    norms: Mapping[Place, Norm] | None = None,
+    norm: Norm | None = None,
+    places: Sequence[Place] = BEFORE,
     mlp: Mlp | Experts | None = None,
     parallel: bool = False,
 ) -> Block:
-    """One layer; what relatives change has a name. norms: None for before attention and feed-forward."""
-    norm = rms(config)
-    return Block(
-        attention(
-            config,
-            position=position,
-            dim=dim,
-            mask=mask,
-            scale=scale,
-            qk_norm=qk_norm,
-            softcap=softcap,
-            kv_heads=kv_heads,
-        ),
-        gated_mlp(config) if mlp is None else mlp,
-        {"attn.in": norm, "mlp.in": norm} if norms is None else norms,
-        parallel=parallel,
+    """One layer; what relatives change has a name.
+
+    dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim. kv_heads: how many the config
+    means by silence, None for as many as heads; null means that many in any case. norm: at all of its `places`; None
+    for the config's root-mean-square norm. mlp: None for the config's gated one.
+    """
+    rms_norm, heads = rms(config), config.whole("num_attention_heads", most=2**16)
+    dim = head_dim(config) if dim is None else dim
+    attention = Attention(
+        heads,
+        config.optional("num_key_value_heads", default=kv_heads) or heads,
+        dim,
+        dim,
+        scale=dim**-0.5 if scale is None else scale,
+        mask=Causal() if mask is None else mask,
+        position=position,
+        qk_norm=qk_norm,
+        softcap=softcap,
     )
+    norms = dict.fromkeys(places, rms_norm if norm is None else norm)
+    return Block(attention, gated_mlp(config) if mlp is None else mlp, norms, parallel=parallel)
 
 
 def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> Norm:
@@ -127,29 +109,49 @@ def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
     )
 
 
+def experts(
+    config: Config,
+    *,
+    count: int,
+    per_token: int,
+    width: int | None = None,
+    count_keys: tuple[str, ...] = ("num_local_experts",),
+    width_key: str = "intermediate_size",
+    renormalise: bool = True,
+) -> Experts:
+    """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width: what the config
+    means by silence; no width for one that must say it. renormalise: whether a token's shares sum to 1."""
+    total = config.whole(*count_keys, default=count, most=2**16)
+    return Experts(
+        total,
+        config.whole("num_experts_per_tok", default=per_token, most=total),
+        config.whole(width_key, default=width),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        renormalise=renormalise,
+    )
+
+
 def decoder(
     config: Config,
-    family: str,
-    blocks: Sequence[Block],
+    blocks: Block | Sequence[Block],
     *,
-    final: Norm | None = None,
     embedding: Embedding | None = None,
     tied: bool = False,
     logit_scale: float = 1.0,
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks. final: None for the blocks' root-mean-square norm. tied: what the config
-    means by silence. biases: None for what `attention_bias` and `mlp_bias` say.
+    """The whole model around its blocks, whose norm also follows the last of them. blocks: one for all layers, or each.
+    tied: what the config means by silence. biases: None for what `attention_bias` and `mlp_bias` say.
     """
+    blocks = [blocks] * depth(config) if isinstance(blocks, Block) else blocks
     config.whole("max_position_embeddings", default=2048)
     return Spec(
-        family=family,
         d_model=config.whole("hidden_size"),
         vocabulary=config.whole("vocab_size"),
         blocks=tuple(blocks),
         embedding=Embedding() if embedding is None else embedding,
-        final_norm=rms(config) if final is None else final,
+        final_norm=next((norm for block in blocks for norm in block.norms.values()), None),
         head=Head(config.flag("tie_word_embeddings", default=tied), logit_scale, logit_cap),
         biases=linear_biases(config) if biases is None else biases,
     )

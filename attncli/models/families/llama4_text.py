@@ -3,19 +3,15 @@ Source: Meta, 2025."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from attncli.inputs.gguf_file import Metadata
 from attncli.language import message
 from attncli.mechanism.mask import Causal, Chunk
 from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, Spec, Temperature
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 NAMES = replace(
     llama.NAMES.with_roles(
@@ -61,20 +57,22 @@ def spec(config: Config) -> Spec:
         )
     masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
     blocks = [
-        _block(config, mask, bool(rotary), layer in expert_layers)
+        _layer_block(config, mask, bool(rotary), layer in expert_layers)
         for layer, (mask, rotary) in enumerate(zip(masks, rotary_layers, strict=True))
     ]
-    final = llama.rms(config, default=1e-5)
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
-    return llama.decoder(config, "llama4_text", blocks, final=final, biases=biases)
+    return llama.decoder(config, blocks, biases=biases)
 
 
-def _block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
+def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
+    """One layer. rotary: whether it has positions; without, its queries may grow with theirs."""
     norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config, 128)
     normed = config.flag("use_qk_norm", default=True) and rotary
     temperature = Temperature(config.whole("floor_scale", default=8192), config.number("attn_scale", default=0.1))
     grows = config.flag("attn_temperature_tuning", default=True) and not rotary
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    mlp = Mlp(config.whole("intermediate_size_mlp", default=16384), activation, gated=True)
     layer_block = llama.block(
         config,
         position=position if rotary else None,
@@ -82,20 +80,14 @@ def _block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool
         mask=mask,
         kv_heads=8,
         qk_norm=QkNorm(Norm("rms", norm.eps, affine=False), after=True) if normed else None,
-        norms={"attn.in": norm, "mlp.in": norm},
-        mlp=_experts(config) if has_experts else _dense(config),
+        norm=norm,
+        mlp=_experts(config) if has_experts else mlp,
     )
     return replace(layer_block, attention=replace(layer_block.attention, temperature=temperature if grows else None))
 
 
-def _dense(config: Config) -> Mlp:
-    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    return Mlp(config.whole("intermediate_size_mlp", default=16384), activation, gated=True)
-
-
 def _experts(config: Config) -> Experts:
     """The experts, which read their input times their share, beside one that serves every token."""
-    config.optional("intermediate_size_mlp")  # of layers without experts
     part = llama.gated_mlp(config, default=8192)
     count = config.whole("num_local_experts", default=16, most=2**16)
     per_token = config.whole("num_experts_per_tok", default=1, most=count)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from attncli.mechanism.spec import Mlp, Norm, Place, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, Config, causal, layer_mask, layer_types, rope
-from attncli.models.families import llama
+from attncli.inputs.gguf_file import Metadata
+from attncli.mechanism.spec import Mlp, Norm, QkNorm, Spec
+from attncli.models.config import ACTIVATIONS, GLOBAL, LOCAL, Config, causal, layer_mask, layer_types, rope
+from attncli.models.families import llama, olmo
 from attncli.models.family import Family, StackedTensor
 
 
@@ -13,15 +14,43 @@ def ernie4_5(config: Config) -> Spec:
     ERNIE Team, 2025."""
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, 128)
-    block = llama.block(
-        config,
-        position=rope(config, dim, default_theta=500000.0, pairing="adjacent"),
-        dim=dim,
-        kv_heads=2,
-        norms={"attn.in": norm, "mlp.in": norm},
-    )
+    position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
+    block = llama.block(config, position=position, dim=dim, kv_heads=2, norm=norm)
     biases = ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down") if config.flag("use_bias", default=False) else ()
-    return llama.decoder(config, "ernie4_5", [block] * llama.depth(config), final=norm, tied=True, biases=biases)
+    return llama.decoder(config, block, tied=True, biases=biases)
+
+
+def exaone4(config: Config) -> Spec:
+    """EXAONE 4: Llama with norms after each part, normed queries and keys, and positions in the layers with a window
+    alone; without a window all layers have them. Source: LG AI Research, 2025."""
+    norm = llama.rms(config, default=1e-5)
+    window = config.optional("sliding_window", default=4096)
+    every = 1
+    if config.get("layer_types") is not None or window is None:
+        config.get("sliding_window_pattern")  # repeats the layers' types, perhaps in letters
+    else:
+        every = config.whole("sliding_window_pattern", default=4)
+    position = rope(config, llama.head_dim(config))
+    blocks = [
+        llama.block(
+            config,
+            position=position if kind == LOCAL or window is None else None,
+            mask=layer_mask(config, kind, window),
+            qk_norm=QkNorm(norm),
+            kv_heads=32,
+            norm=norm,
+            places=llama.AFTER,
+        )
+        for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every))
+    ]
+    return llama.decoder(config, blocks, biases=())
+
+
+def exaone4_gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: that a model without a window has none."""
+    if metadata.own("attention.sliding_window"):
+        return {}
+    return {"sliding_window": None, "layer_types": [GLOBAL] * metadata.layers()}
 
 
 NEMOTRON_NAMES = llama.NAMES.with_roles({}, without=("mlp.gate",))
@@ -31,14 +60,11 @@ def nemotron(config: Config) -> Spec:
     """Nemotron: partly rotated heads, layer norms that multiply by 1 + w, a squared feed-forward part. Source: Parmar
     et al., 2024."""
     norm = Norm("layer", config.number("norm_eps", default=1e-5), unit_offset=True)
-    block = llama.block(
-        config,
-        position=rope(config, llama.head_dim(config), default_partial=0.5),
-        norms={"attn.in": norm, "mlp.in": norm},
-        mlp=Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="relu2")),
-    )
+    position = rope(config, llama.head_dim(config), default_partial=0.5)
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="relu2")
+    block = llama.block(config, position=position, norm=norm, mlp=Mlp(config.whole("intermediate_size"), activation))
     biases = ("attn.in", "mlp.in", "final", *llama.linear_biases(config))
-    return llama.decoder(config, "nemotron", [block] * llama.depth(config), final=norm, biases=biases)
+    return llama.decoder(config, block, biases=biases)
 
 
 BIASES = {
@@ -53,7 +79,7 @@ def seed_oss(config: Config) -> Spec:
     dim = llama.head_dim(config, 128)
     block = llama.block(config, position=rope(config, dim), dim=dim, kv_heads=8)
     biases = tuple(pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual))
-    return llama.decoder(config, "seed_oss", [block] * llama.depth(config), biases=biases)
+    return llama.decoder(config, block, biases=biases)
 
 
 def smollm3(config: Config) -> Spec:
@@ -72,7 +98,7 @@ def smollm3(config: Config) -> Spec:
         llama.block(config, position=position if rotary else None, mask=layer_mask(config, kind, window), kv_heads=4)
         for kind, rotary in zip(kinds, rotary_layers, strict=True)
     ]
-    return llama.decoder(config, "smollm3", blocks, tied=True)
+    return llama.decoder(config, blocks, tied=True)
 
 
 STABLELM_NAMES = llama.NAMES.with_roles(
@@ -88,16 +114,16 @@ def stablelm(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     biases = ("attn.in", "mlp.in", "final", *(("attn.[qkv]",) if config.flag("use_qkv_bias", default=False) else ()))
     parallel = config.flag("use_parallel_residual", default=False)
-    norms: dict[Place, Norm] = {"attn.in": norm} if parallel else {"attn.in": norm, "mlp.in": norm}
     block = llama.block(
         config,
         position=rope(config, llama.head_dim(config), default_partial=0.25),
         qk_norm=QkNorm(norm, over="own") if config.flag("qk_layernorm", default=False) else None,
-        norms=norms,
+        norm=norm,
+        places=("attn.in",) if parallel else llama.BEFORE,
         parallel=parallel,
         kv_heads=32,
     )
-    return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm, biases=biases)
+    return llama.decoder(config, block, biases=biases)
 
 
 STARCODER2_NAMES = llama.NAMES.with_roles({"mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}, without=("mlp.gate",))
@@ -112,16 +138,17 @@ def starcoder2(config: Config) -> Spec:
         position=rope(config, llama.head_dim(config)),
         mask=causal(config.optional("sliding_window")),
         kv_heads=2,
-        norms={"attn.in": norm, "mlp.in": norm},
+        norm=norm,
         mlp=Mlp(config.whole("intermediate_size"), activation),
     )
     linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
     biases = ("attn.in", "mlp.in", "final", *linears)
-    return llama.decoder(config, "starcoder2", [block] * llama.depth(config), final=norm, tied=True, biases=biases)
+    return llama.decoder(config, block, tied=True, biases=biases)
 
 
 FAMILIES = {
     "ernie4_5": Family(ernie4_5, llama.NAMES),
+    "exaone4": Family(exaone4, olmo.OLMO2_NAMES, gguf=exaone4_gguf_keys),
     "nemotron": Family(nemotron, NEMOTRON_NAMES),
     "seed_oss": Family(seed_oss, llama.NAMES),
     "smollm3": Family(smollm3, llama.NAMES, permuted=True),

@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.mechanism.mask import Window
-from attncli.mechanism.spec import Attention, Spec
-from attncli.models.config import Config, with_globals
-from attncli.models.families import bert
+from attncli.mechanism.spec import Attention, Embedding, Norm, Spec
+from attncli.models.config import Config, FixedValue, with_globals
+from attncli.models.families import bart, bert
 from attncli.models.family import Family
 
 OWN = {f"attn.global_{role[0]}": f"attention.self.{role}_global" for role in ("query", "key", "value")}
 
 NAMES = replace(bert.NAMES.with_roles(OWN), prefixes=("longformer.",), ignored=(*bert.TASK_HEADS, "lm_head.*"))
 
-FIRST = ("LongformerForSequenceClassification",)
-"""The classes whose first token is global; the others have none unless they are told."""
+FIRST_IS_GLOBAL = "LongformerForSequenceClassification"
+"""The class whose first token is global; the others have none unless a user names it."""
 
 
 def spec(config: Config) -> Spec:
@@ -26,18 +26,17 @@ def spec(config: Config) -> Spec:
     base = bert.roberta(config)
     return replace(
         base,
-        family="longformer",
         blocks=tuple(
-            replace(block, attention=with_globals(within(block.attention, reach), globals_of(config, FIRST)))
+            replace(block, attention=with_globals(within(block.attention, reach), first_tokens(config)))
             for block, reach in zip(base.blocks, reaches(config, len(base.blocks)), strict=True)
         ),
     )
 
 
-def globals_of(config: Config, first: tuple[str, ...]) -> tuple[int, ...]:
-    """The positions of the global tokens: the first where one of these classes wrote the file."""
+def first_tokens(config: Config) -> tuple[int, ...]:
+    """The positions of the global tokens: 0 where a class whose first token is global wrote the file, else none."""
     architectures = config.get("architectures")
-    return (0,) if isinstance(architectures, list) and any(name in first for name in architectures) else ()
+    return (0,) if isinstance(architectures, list) and FIRST_IS_GLOBAL in architectures else ()
 
 
 def within(attention: Attention, reach: int) -> Attention:
@@ -51,9 +50,7 @@ def reaches(config: Config, layers: int) -> list[int]:
     Raises InputError for windows that are odd or not one a layer.
     """
     value = config.get("attention_window")
-    windows = (
-        [config.whole("attention_window", default=512, least=2)] * layers if not isinstance(value, list) else value
-    )
+    windows = value if isinstance(value, list) else [config.whole("attention_window", default=512, least=2)] * layers
     if len(windows) != layers or any(not isinstance(window, int) or window < 2 or window % 2 for window in windows):
         raise InputError(
             "config.json sets attention_window to {value}",
@@ -65,4 +62,40 @@ def reaches(config: Config, layers: int) -> list[int]:
     return [window // 2 for window in windows]
 
 
-FAMILIES = {"longformer": Family(spec, NAMES, fixed=bert.FIXED)}
+NEAR = "self_attn.longformer_self_attn"
+
+LED_ENCODER = replace(
+    bart.ENCODER.with_roles(
+        {
+            **{f"attn.{role[0]}": f"{NEAR}.{role}" for role in ("query", "key", "value")},
+            **{f"attn.global_{role[0]}": f"{NEAR}.{role}_global" for role in ("query", "key", "value")},
+            "attn.o": "self_attn.output",
+        }
+    ),
+    prefixes=("led.",),
+)
+
+LED_DECODER = replace(bart.DECODER, prefixes=("led.",))
+
+LED_FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one side")}
+
+
+def led(config: Config) -> Spec:
+    """LED: an encoder with Longformer's windows and global tokens, BART's decoder inside; no token is global unless a
+    user names it. Source: Beltagy et al., 2020."""
+    norm = Norm("layer", 1e-5)
+    both = bart.encoder_decoder(config, norm, Embedding(positions="learned", norm=norm))
+    blocks = (
+        replace(block, attention=within(block.attention, reach))
+        for block, reach in zip(both.blocks, reaches(config, len(both.blocks)), strict=True)
+    )
+    assert both.decoder is not None
+    decoder = replace(both.decoder, max_positions=config.whole("max_decoder_position_embeddings", default=1024))
+    furthest = config.whole("max_encoder_position_embeddings", default=16384)
+    return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=decoder)
+
+
+FAMILIES = {
+    "longformer": Family(spec, NAMES, fixed=bert.FIXED),
+    "led": Family(led, LED_ENCODER, LED_DECODER, LED_FIXED),
+}

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.spec import Spec, Temperature
 from attncli.models.config import Config, causal, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 
 def spec(config: Config) -> Spec:
     """The Spec of a Mistral. A config that does not speak of a window means 4096, null means none."""
     mask = causal(config.optional("sliding_window", default=4096))
     block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, kv_heads=8)
-    return llama.decoder(config, "mistral", [block] * llama.depth(config))
+    return llama.decoder(config, block)
 
 
 def ministral(config: Config) -> Spec:
@@ -30,7 +26,7 @@ def ministral(config: Config) -> Spec:
         llama.block(config, position=position, mask=layer_mask(config, kind, window), kv_heads=8)
         for kind in layer_types(config, llama.depth(config), lambda layer: window is not None)
     ]
-    return llama.decoder(config, "ministral", blocks)
+    return llama.decoder(config, blocks)
 
 
 GROWTH = "llama_4_scaling_beta"
@@ -47,12 +43,12 @@ def ministral3(config: Config) -> Spec:
         dim=dim,
         mask=causal(config.optional("sliding_window")),
         kv_heads=8,
-        norms={"attn.in": norm, "mlp.in": norm},
+        norm=norm,
     )
     parameters = config.under("rope_scaling") or config.under("rope_parameters") or Config({}, config.where)
     grows = Temperature(parameters.whole("original_max_position_embeddings"), parameters.number(GROWTH), first=0)
     block = replace(block, attention=replace(block.attention, temperature=grows))
-    return llama.decoder(config, "ministral3", [block] * llama.depth(config), final=norm, biases=())
+    return llama.decoder(config, block, biases=())
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from attncli.mechanism.spec import Experts, QkNorm, Routing, Spec
-from attncli.models.config import ACTIVATIONS, Config, causal, rope
-from attncli.models.families import llama
-from attncli.models.family import Family, StackedTensor
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from attncli.mechanism.spec import Block, LinearAttention, Norm, QkNorm, Routing, Spec
+from attncli.models.config import GLOBAL, Config, causal, rope
+from attncli.models.families import llama, qwen3_next
+from attncli.models.family import Family, GroupedTensor, StackedTensor
 
 NAMES = llama.NAMES.with_roles(
     {
@@ -19,25 +23,75 @@ NAMES = llama.NAMES.with_roles(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Mixtral."""
-    count = config.whole("num_local_experts", default=8, most=2**16)
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=2, most=count),
-        config.whole("intermediate_size"),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        renormalise=True,
-    )
+    experts, norm = llama.experts(config, count=8, per_token=2), llama.rms(config, default=1e-5)
     mask = causal(config.optional("sliding_window"))
-    norm = llama.rms(config, default=1e-5)
+    position = rope(config, llama.head_dim(config), default_theta=1e6)
+    block = llama.block(config, position=position, mask=mask, norm=norm, mlp=experts, kv_heads=8)
+    return llama.decoder(config, block)
+
+
+COUNT_KEYS = ("num_local_experts", "num_experts")
+
+MINIMAX_NAMES = replace(
+    NAMES.with_roles(
+        {
+            "mixer.q mixer.k mixer.v": GroupedTensor("self_attn.qkv_proj"),
+            "mixer.gate": "self_attn.output_gate",
+            "mixer.norm": "self_attn.norm",
+            "mixer.output": "self_attn.out_proj",
+            "attn.sum": "post_attention_layernorm",
+        },
+        without=("mlp.in",),
+    ),
+    ignored=(*llama.NAMES.ignored, "layers.*.self_attn.slope_rate", "layers.*.self_attn.*_decay"),
+)
+"""Slopes and their powers follow from the number of heads and layers."""
+
+
+def minimax(config: Config) -> Spec:
+    """MiniMax-01: lightning attention, a linear attention whose heads fade by fixed numbers, in place of attention in
+    most layers; experts; and branches that are added to what a norm gives. Source: MiniMax, 2025.
+
+    How much of the stream stays and how much a branch adds changes weights as they are read.
+    """
+    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
+    experts = llama.experts(config, count=8, per_token=2, width=14336, count_keys=COUNT_KEYS)
     block = llama.block(
         config,
-        position=rope(config, llama.head_dim(config), default_theta=1e6),
-        mask=mask,
-        norms={"attn.in": norm, "mlp.in": norm},
-        mlp=experts,
+        position=rope(config, dim, default_theta=1e6),
+        dim=dim,
+        mask=causal(config.optional("sliding_window")),
         kv_heads=8,
+        norm=norm,
+        places=("attn.in", "attn.sum"),
+        mlp=experts,
     )
-    return llama.decoder(config, "mixtral", [block] * llama.depth(config), final=norm)
+    kinds = qwen3_next.layer_types(config, lambda layer: bool(layer % 2))
+    config.get("block_size")  # how a library cuts its text
+    attention_roles, mixer_roles = [f"attn.{name}" for name in "qkv"], [f"mixer.{name}" for name in (*"qkv", "gate")]
+    attending = replace(block, normed=True, factors=_branch_factors(config, "full_attn", attention_roles, "attn.o"))
+    mixing = replace(block, normed=True, factors=_branch_factors(config, "linear_attn", mixer_roles, "mixer.output"))
+    blocks: list[Block] = []
+    for layer, kind in enumerate(kinds):
+        share = 1 - layer / (len(kinds) - 1 + 1e-5) + 1e-5
+        mixer = LinearAttention(block.attention.heads, dim, share, experts.activation, Norm("rms", 1e-6))
+        blocks.append(attending if kind == GLOBAL else mixing.mixing(mixer))
+    return llama.decoder(config, blocks, biases=())
+
+
+def _branch_factors(config: Config, kind: str, entering: Sequence[str], leaving: str) -> dict[str, float]:
+    """α·x + β·f(x), with x the norm's result, as x' + f'(x'), where x' = α·x: α multiplies the norm's weights and
+    divides those of what reads it; β multiplies those of what writes."""
+    factors: dict[str, float] = {}
+    parts = (
+        (kind, "attn.in", entering, leaving),
+        ("mlp", "attn.sum", ("experts.router", "experts.gate", "experts.up"), "experts.down"),
+    )
+    for key, norm, reading, writing in parts:
+        kept = config.number(f"{key}_alpha_factor", default=1.0)
+        factors |= {f"{norm}.weight": kept} | {f"{role}.weight": 1 / kept for role in reading}
+        factors[f"{writing}.weight"] = config.number(f"{key}_beta_factor", default=1.0)
+    return {role: factor for role, factor in factors.items() if factor != 1.0}
 
 
 MINIMAX_M2_NAMES = NAMES.with_roles(
@@ -55,29 +109,17 @@ def minimax_m2(config: Config) -> Spec:
 
     The shares of the chosen experts sum to 1.
     """
-    count = config.whole("num_local_experts", "num_experts", default=256, most=2**16)
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=8, most=count),
-        config.whole("intermediate_size", default=1536),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        renormalise=True,
-        routing=Routing("sigmoid", corrected=True),
-    )
+    experts = llama.experts(config, count=256, per_token=8, width=1536, count_keys=COUNT_KEYS)
+    experts = replace(experts, routing=Routing("sigmoid", corrected=True))
     dim = llama.head_dim(config, 128)
     share = config.whole("rotary_dim", default=dim) / dim
-    block = llama.block(
-        config,
-        position=rope(config, dim, default_theta=5e6, default_partial=share),
-        dim=dim,
-        qk_norm=QkNorm(llama.rms(config), over="width"),
-        kv_heads=8,
-        mlp=experts,
-    )
-    return llama.decoder(config, "minimax_m2", [block] * llama.depth(config), biases=())
+    position, normed = rope(config, dim, default_theta=5e6, default_partial=share), QkNorm(llama.rms(config), "width")
+    block = llama.block(config, position=position, dim=dim, qk_norm=normed, kv_heads=8, mlp=experts)
+    return llama.decoder(config, block, biases=())
 
 
 FAMILIES = {
     "mixtral": Family(spec, NAMES, permuted=True),
+    "minimax": Family(minimax, MINIMAX_NAMES),
     "minimax_m2": Family(minimax_m2, MINIMAX_M2_NAMES),
 }

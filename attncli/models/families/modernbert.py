@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.mask import Everywhere, Window
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
 from attncli.models.config import ACTIVATIONS, LOCAL, MOST_LAYERS, Config, FixedValue, layer_types, rope
 from attncli.models.family import Concat, Family, Names
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -62,7 +58,6 @@ def spec(config: Config) -> Spec:
         blocks.append(Block(attention, mlp, norms))
     config.whole("max_position_embeddings", default=8192)
     return Spec(
-        family="modernbert",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=tuple(blocks),

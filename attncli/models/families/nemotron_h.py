@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Activation, Block, Experts, Mlp, Norm, Routing, Spec, StateSpace
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Activation, Attention, Block, Experts, Mlp, Norm, Routing, Spec, StateSpace
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config
 from attncli.models.families import llama
 from attncli.models.family import Family, Names, StackedTensor
@@ -60,13 +61,13 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Nemotron-H."""
-    kinds = _kinds(config)
+    kinds = _layer_types(config)
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-5))
     activation = config.choice("mlp_hidden_act", among=ACTIVATIONS, default="relu2")
     part, experts = Mlp(config.whole("intermediate_size", default=21504), activation), _experts(config, activation)
-    attending = Block(
-        llama.attention(config, position=None, dim=llama.head_dim(config, 128), kv_heads=8), norms={"attn.in": norm}
-    )
+    heads, dim = config.whole("num_attention_heads", most=2**16), llama.head_dim(config, 128)
+    kv_heads = config.optional("num_key_value_heads", default=8) or heads
+    attending = Block(Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal()), norms={"attn.in": norm})
     feeding = replace(attending, norms={"mlp.in": norm})
     blocks = {
         GLOBAL: attending,
@@ -77,24 +78,17 @@ def spec(config: Config) -> Spec:
     unknown = sorted(set(kinds) - set(blocks))
     if unknown:
         raise config.refuse("layers_block_type", ", ".join(blocks))
-    biases: list[tuple[str, ...]] = [("mixer.input", "mixer.output")] if config.flag("use_bias", default=False) else []
-    biases += [("mixer.conv",)] if config.flag("use_conv_bias", "mamba_conv_bias", default=True) else []
-    biases += (
-        [("mlp.[ud]*", "shared.*", "experts.into", "experts.out")] if config.flag("mlp_bias", default=False) else []
+    biases = (
+        *(("mixer.input", "mixer.output") if config.flag("use_bias", default=False) else ()),
+        *(("mixer.conv",) if config.flag("use_conv_bias", "mamba_conv_bias", default=True) else ()),
+        *(("mlp.[ud]*", "shared.*", "experts.into", "experts.out") if config.flag("mlp_bias", default=False) else ()),
     )
-    for idle in IDLE:
-        config.get(idle)
-    return llama.decoder(
-        config,
-        "nemotron_h",
-        [blocks[kind] for kind in kinds],
-        final=norm,
-        biases=tuple(role for roles in biases for role in roles),
-    )
+    config.get(*IDLE)
+    return llama.decoder(config, [blocks[kind] for kind in kinds], biases=biases)
 
 
-def _kinds(config: Config) -> list[str]:
-    """The type of each layer: listed, or one letter each."""
+def _layer_types(config: Config) -> list[str]:
+    """The type of each layer, in today's words: listed, or one letter each."""
     pattern = config.get("hybrid_override_pattern")
     kinds = config.list_of("layers_block_type", kind=str) or config.list_of("layer_types", kind=str)
     if kinds is None and pattern is not None:

@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.spec import Norm, QkNorm, Spec
 from attncli.models.config import GLOBAL, LOCAL, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
 
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
-
 
 def spec(config: Config) -> Spec:
     """The Spec of an OLMo."""
     norm = Norm("layer", 1e-5, affine=False)
-    block = llama.block(config, position=rope(config, llama.head_dim(config)), norms={"attn.in": norm, "mlp.in": norm})
+    block = llama.block(config, position=rope(config, llama.head_dim(config)), norm=norm)
     block = replace(block, attention=replace(block.attention, clip=config.cap("clip_qkv", None)))
-    return llama.decoder(config, "olmo", [block] * llama.depth(config), final=norm)
+    return llama.decoder(config, block)
 
 
 OLMO2_NAMES = llama.NAMES.with_roles(
@@ -43,9 +39,10 @@ def olmo2(config: Config) -> Spec:
         config,
         position=rope(config, llama.head_dim(config)),
         qk_norm=QkNorm(norm, over="width"),
-        norms={"attn.out": norm, "mlp.out": norm},
+        norm=norm,
+        places=llama.AFTER,
     )
-    return llama.decoder(config, "olmo2", [block] * llama.depth(config), final=norm)
+    return llama.decoder(config, block)
 
 
 THETA = 500000.0
@@ -70,11 +67,12 @@ def olmo3(config: Config) -> Spec:
             position=positions[kind],
             mask=layer_mask(config, kind, window),
             qk_norm=QkNorm(norm, over="width"),
-            norms={"attn.out": norm, "mlp.out": norm},
+            norm=norm,
+            places=llama.AFTER,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % 4))
     ]
-    return llama.decoder(config, "olmo3", blocks, final=norm)
+    return llama.decoder(config, blocks)
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:

@@ -52,7 +52,6 @@ def spec(config: Config) -> Spec:
     narrow = config.whole("word_embed_proj_dim", default=width)
     no_final_norm = config.flag("_remove_final_layer_norm", default=False)
     return Spec(
-        family="opt",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),

@@ -28,11 +28,12 @@ def spec(config: Config) -> Spec:
         config,
         position=rope(config, llama.head_dim(config), default_partial=0.5),
         qk_norm=QkNorm(norm) if config.flag("qk_layernorm", default=False) else None,
-        norms={"attn.in": norm},
+        norm=norm,
+        places=("attn.in",),
         mlp=Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new")),
         parallel=True,
     )
-    return llama.decoder(config, "phi", [block] * llama.depth(config), final=norm, biases=("*",))
+    return llama.decoder(config, block, biases=("*",))
 
 
 PHI3_NAMES = llama.NAMES.with_roles(
@@ -50,9 +51,9 @@ def phi3(config: Config) -> Spec:
         config,
         position=rope(config, llama.head_dim(config), default_partial=1.0, original=4096),
         mask=mask,
-        norms={"attn.in": norm, "mlp.in": norm},
+        norm=norm,
     )
-    return llama.decoder(config, "phi3", [block] * llama.depth(config), final=norm)
+    return llama.decoder(config, block)
 
 
 FAMILIES = {

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Experts, Mlp, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, Config, causal, layer_mask, layer_types, rope
+from attncli.models.config import Config, causal, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, Source, StackedTensor
 
@@ -16,7 +18,7 @@ def spec(config: Config) -> Spec:
     """The Spec of a Qwen2."""
     position = rope(config, llama.head_dim(config))
     blocks = [llama.block(config, position=position, mask=mask, kv_heads=32) for mask in masks(config)]
-    return llama.decoder(config, "qwen2", blocks, biases=("attn.[qkv]",))
+    return llama.decoder(config, blocks, biases=("attn.[qkv]",))
 
 
 def masks(config: Config) -> list[Mask]:
@@ -40,7 +42,7 @@ def qwen3(config: Config) -> Spec:
         llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed, kv_heads=32)
         for mask in masks(config)
     ]
-    return llama.decoder(config, "qwen3", blocks)
+    return llama.decoder(config, blocks)
 
 
 EXPERTS: Mapping[str, Source] = {
@@ -64,7 +66,7 @@ def qwen2_moe(config: Config) -> Spec:
     """Qwen2-MoE: Qwen2 with experts in some layers, besides one that serves every token. Source: Qwen Team, 2024."""
     normed = config.flag("norm_topk_prob", default=False)
     experts = shared_experts(config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed)
-    mixed = mixtures(config)
+    mixed = has_experts(config)
     window = config.optional("sliding_window", default=4096, least=0)
     first = config.whole("max_window_layers", default=28, least=0)
     windows = config.flag("use_sliding_window", default=False) and bool(window)
@@ -81,7 +83,7 @@ def qwen2_moe(config: Config) -> Spec:
         for kind, mixture in zip(kinds, mixed, strict=True)
     ]
     biases = ("attn.[qkv]",) if config.flag("qkv_bias", default=True) else ()
-    return llama.decoder(config, "qwen2_moe", blocks, biases=biases)
+    return llama.decoder(config, blocks, biases=biases)
 
 
 def shared_experts(
@@ -89,21 +91,16 @@ def shared_experts(
 ) -> Experts:
     """The experts of the config, besides one that serves every token by a share. count, per_token, width,
     shared_width: what it means by silence."""
-    total = config.whole("num_experts", default=count, most=2**16)
-    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    return Experts(
-        total,
-        config.whole("num_experts_per_tok", default=per_token, most=total),
-        config.whole("moe_intermediate_size", default=width),
-        activation,
-        renormalise=renormalise,
-        shared=Mlp(config.whole("shared_expert_intermediate_size", default=shared_width), activation, gated=True),
-        shared_share=True,
-    )
+    experts = llama.experts(
+        config, count=count, per_token=per_token, width=width, count_keys=("num_experts",),
+        width_key="moe_intermediate_size", renormalise=renormalise,
+    )  # fmt: skip
+    shared = config.whole("shared_expert_intermediate_size", default=shared_width)
+    return replace(experts, shared=Mlp(shared, experts.activation, gated=True), shared_share=True)
 
 
-def mixtures(config: Config) -> list[bool]:
-    """Which layers have experts: every so many, but for those that the config lists."""
+def has_experts(config: Config) -> list[bool]:
+    """Whether each layer has experts: every so many has, but for those that the config lists."""
     config.optional("intermediate_size")  # of layers without experts
     every = config.whole("decoder_sparse_step", default=1)
     dense = config.list_of("mlp_only_layers", kind=int) or []
@@ -115,30 +112,20 @@ QWEN3_MOE_NAMES = QWEN3_NAMES.with_roles(EXPERTS)
 
 def qwen3_moe(config: Config) -> Spec:
     """Qwen3-MoE: Qwen3 with experts in all layers but those the config leaves out. Source: Qwen Team, 2025."""
-    count = config.whole("num_experts", "num_local_experts", default=128, most=2**16)
-    experts = Experts(
-        count,
-        config.whole("num_experts_per_tok", default=8, most=count),
-        config.whole("moe_intermediate_size", default=768),
-        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
-        renormalise=config.flag("norm_topk_prob", default=False),
-    )
+    normed_shares = config.flag("norm_topk_prob", default=False)
+    experts = llama.experts(
+        config, count=128, per_token=8, width=768, count_keys=("num_experts", "num_local_experts"),
+        width_key="moe_intermediate_size", renormalise=normed_shares,
+    )  # fmt: skip
     config.optional("max_window_layers", least=0)
     window = config.optional("sliding_window", default=4096)
     mask = causal(window if config.flag("use_sliding_window", default=False) else None)
     position, normed = rope(config, llama.head_dim(config)), QkNorm(llama.rms(config))
     blocks = [
-        llama.block(
-            config,
-            position=position,
-            mask=mask,
-            qk_norm=normed,
-            kv_heads=4,
-            mlp=experts if mixture else llama.gated_mlp(config, default=6144),
-        )
-        for mixture in mixtures(config)
+        llama.block(config, position=position, mask=mask, qk_norm=normed, kv_heads=4, mlp=part)
+        for part in (experts if mixture else llama.gated_mlp(config, default=6144) for mixture in has_experts(config))
     ]
-    return llama.decoder(config, "qwen3_moe", blocks)
+    return llama.decoder(config, blocks)
 
 
 FAMILIES = {

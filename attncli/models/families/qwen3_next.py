@@ -3,14 +3,14 @@ Source: Qwen Team, 2025."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Block, DeltaRule, Experts, Mlp, Norm, QkNorm, Spec
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
 from attncli.models.families import llama, qwen2
-from attncli.models.family import Family, GroupedTensor, Source
+from attncli.models.family import Concat, Family, GroupedTensor, PerExpert, Source
 
 LINEAR = "linear_attention"
 
@@ -43,40 +43,39 @@ def spec(config: Config) -> Spec:
     """The Spec of a Qwen3-Next."""
     normed = config.flag("norm_topk_prob", default=True)
     experts = qwen2.shared_experts(config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed)
-    mixed = qwen2.mixtures(config)
-    return gated(
-        config, "qwen3_next", lambda layer: experts if mixed[layer] else llama.gated_mlp(config, default=5632), 2
-    )
+    mixed = qwen2.has_experts(config)
+    return around(config, [experts if mixture else llama.gated_mlp(config, default=5632) for mixture in mixed])
 
 
-def gated(config: Config, family: str, part: Callable[[int], Mlp | Experts], kv_heads: int) -> Spec:
-    """The model with these feed-forward parts. kv_heads: how many the config means by silence."""
-    layers, every = llama.depth(config), config.whole("full_attention_interval", default=4)
-    kinds = config.list_of("layer_types", kind=str, count=layers) or [
-        LINEAR if (layer + 1) % every else GLOBAL for layer in range(layers)
-    ]
+def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
+    """The type of each layer, `LINEAR` or `GLOBAL`. usual: whether a layer is linear where the config is silent."""
+    count = llama.depth(config)
+    kinds = config.list_of("layer_types", kind=str, count=count)
+    kinds = kinds or [LINEAR if usual(layer) else GLOBAL for layer in range(count)]
     if not set(kinds) <= {LINEAR, GLOBAL}:
         raise config.refuse("layer_types", f"{GLOBAL}, {LINEAR}")
+    return kinds
+
+
+def around(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
+    """The model around the feed-forward parts of its layers. kv_heads: how many the config means by silence."""
+    every = config.whole("full_attention_interval", default=4)
+    kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
     norm, mixer, dim = llama.rms(config, unit_offset=True), _delta_rule(config), llama.head_dim(config, 256)
     position = rope(config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved"))
     blocks: list[Block] = []
-    for layer, kind in enumerate(kinds):
+    for kind, part in zip(kinds, parts, strict=True):
         block = llama.block(
-            config,
-            position=position,
-            dim=dim,
-            qk_norm=QkNorm(norm),
-            kv_heads=kv_heads,
-            norms={"attn.in": norm, "mlp.in": norm},
-            mlp=part(layer),
+            config, position=position, dim=dim, qk_norm=QkNorm(norm), kv_heads=kv_heads, norm=norm, mlp=part
         )
-        attention = replace(block.attention, gated=True)
-        blocks.append(replace(block, attention=attention) if kind == GLOBAL else block.mixing(mixer))
+        gated = replace(block, attention=replace(block.attention, gated=True))
+        blocks.append(gated if kind == GLOBAL else block.mixing(mixer))
     biases = ("attn.[qkvo]", "attn.gate") if config.flag("attention_bias", default=False) else ()
-    return llama.decoder(config, family, blocks, final=norm, biases=biases)
+    return llama.decoder(config, blocks, biases=biases)
 
 
 def _delta_rule(config: Config) -> DeltaRule:
+    """The gated delta rule of the config."""
     heads = config.whole("linear_num_value_heads", default=32, most=2**16)
     return DeltaRule(
         heads,
@@ -89,4 +88,46 @@ def _delta_rule(config: Config) -> DeltaRule:
     )
 
 
-FAMILIES = {"qwen3_next": Family(spec, NAMES)}
+QWEN3_5_TEXT_NAMES = replace(
+    qwen2.QWEN3_NAMES.with_roles(
+        {
+            **MIXER,
+            "mixer.q mixer.k mixer.v": Concat("linear_attn.in_proj_qkv"),
+            "mixer.gate": "linear_attn.in_proj_z",
+            "mixer.strength": "linear_attn.in_proj_b",
+            "mixer.time": "linear_attn.in_proj_a",
+        },
+        without=("attn.q",),
+    ),
+    ignored=NAMES.ignored,
+)
+
+
+def qwen3_5_text(config: Config) -> Spec:
+    """Qwen3.5 (text): Qwen3-Next whose projections are tensors of their own, without experts. Source: Qwen Team,
+    2026."""
+    return around(config, [llama.gated_mlp(config, default=12288)] * llama.depth(config), kv_heads=4)
+
+
+QWEN3_5_MOE_TEXT_NAMES = replace(
+    QWEN3_5_TEXT_NAMES.with_roles({**qwen2.EXPERTS, **qwen2.SHARED}),
+    together={
+        "experts.gate experts.up": PerExpert("mlp.experts.gate_up_proj"),
+        "experts.down": "mlp.experts.down_proj",
+    },
+)
+"""Experts are in one tensor, or each in its own, as whoever saved the file had them."""
+
+
+def qwen3_5_moe_text(config: Config) -> Spec:
+    """Qwen3.5 with experts (text), in every layer. Source: Qwen Team, 2026."""
+    experts = qwen2.shared_experts(config, count=256, per_token=8, width=512, shared_width=512, renormalise=True)
+    config.get("intermediate_size")  # of layers without experts, which it has none of
+    return around(config, [experts] * llama.depth(config))
+
+
+FAMILIES = {
+    "qwen3_next": Family(spec, NAMES),
+    "qwen3_5_text": Family(qwen3_5_text, QWEN3_5_TEXT_NAMES, tiled=True),
+    "qwen3_5_moe_text": Family(qwen3_5_moe_text, QWEN3_5_MOE_TEXT_NAMES, tiled=True),
+}

@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from attncli.inputs.gguf_file import Metadata
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names, SharedTensor
-
-if TYPE_CHECKING:
-    from attncli.inputs.gguf_file import Metadata
 
 BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
@@ -94,7 +90,6 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
 
     cross = Attention(heads, heads, dim, dim, scale=1.0)
     encoder = Spec(
-        family="t5",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
@@ -132,8 +127,7 @@ def _mlp(config: Config, default: str) -> Mlp:
 
 def mt5(config: Config) -> Spec:
     """mT5: T5 over a hundred languages, gated by default. Source: Xue et al., 2021."""
-    base = spec(config, feed_forward="gated-gelu", scaled=False)
-    return replace(base, family="mt5", decoder=None if base.decoder is None else replace(base.decoder, family="mt5"))
+    return spec(config, feed_forward="gated-gelu", scaled=False)
 
 
 UMT5_BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
@@ -141,9 +135,7 @@ UMT5_BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
 
 def umt5(config: Config) -> Spec:
     """umT5: mT5 whose layers each have biases by distance of their own. Source: Chung et al., 2023."""
-    base = spec(config, feed_forward="gated-gelu")
-    decoder = None if base.decoder is None else replace(base.decoder, family="umt5")
-    return replace(base, family="umt5", decoder=decoder)
+    return spec(config, feed_forward="gated-gelu")
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:

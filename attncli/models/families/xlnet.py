@@ -51,8 +51,7 @@ OF_TRAINING = "mem_len reuse_len use_mems_eval use_mems_train untie_r start_n_to
 
 def spec(config: Config) -> Spec:
     """The Spec of an XLNet."""
-    for idle in OF_TRAINING.split():
-        config.get(idle)
+    config.get(*OF_TRAINING.split())
     width = config.whole("d_model", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = config.whole("d_head", default=width // heads)
@@ -69,7 +68,6 @@ def spec(config: Config) -> Spec:
     )
     mlp = Mlp(config.whole("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu"))
     return Spec(
-        family="xlnet",
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(Block(attention, mlp, {"attn.sum": norm, "mlp.sum": norm}),)

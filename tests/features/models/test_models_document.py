@@ -64,7 +64,15 @@ def models() -> list[spec.Spec]:
         attention = spec.Attention(3, 3, 8, 8, 0.5, position=position, qk_norm=PAIRS[told.QkNormPart])
         block = spec.Block(attention, mlp, {"attn.in": NORM, "mlp.sum": NORM})
         found.append(
-            spec.Spec("x", 24, 50, (block, block), PAIRS[told.EmbeddingPart], NORM, head=PAIRS[told.OutputHeadPart])
+            spec.Spec(
+                family="x",
+                d_model=24,
+                vocabulary=50,
+                blocks=(block, block),
+                embedding=PAIRS[told.EmbeddingPart],
+                final_norm=NORM,
+                head=PAIRS[told.OutputHeadPart],
+            )
         )
     return found
 
