@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from attncli.arrays.backend import Array
+from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.features.effects.document import LensRow, LensStage, LensToken
 from attncli.features.effects.measures import next_logits, refuse_overflow, target_token
@@ -53,19 +53,26 @@ class Attribution(Struct, frozen=True, eq=False):
     by_entry: Floats
 
 
-class _Stream(Struct, frozen=True, eq=False):
-    """The residual stream at one token as a sum of parts, [part, width]. by_entry: what becomes of the rows of a chosen
-    head's output matrix, [v_dim, width], which is no part; none before that head writes."""
+class _StreamTerms(Struct, frozen=True, eq=False):
+    """The residual stream at one token as a sum of parts, each a vector, [width]. by_entry: what becomes of the rows of
+    a chosen head's output matrix, [v_dim, width], which is no part; none before that head writes."""
 
     parts: list[LogitTerm] = field(default_factory=list)
     vectors: list[Floats] = field(default_factory=list)
     by_entry: list[Floats] = field(default_factory=list)
 
     def add(self, part: LogitTerm, vector: Floats) -> None:
+        """Add a part with its vector, [width]."""
         self.parts.append(part)
         self.vectors.append(vector)
 
-    def through(
+    def join(self, branch: _StreamTerms, scale: float) -> None:
+        """Add what a branch of a layer writes, times `scale`."""
+        for part, vector in zip(branch.parts, branch.vectors, strict=True):
+            self.add(part, vector * scale)
+        self.by_entry.extend(vectors * scale for vectors in branch.by_entry)
+
+    def apply_norm(
         self, norm: Norm, entering: Floats, weight: Floats | None, bias: Floats | None, layer: int | None
     ) -> None:
         """Every part through a norm with the statistics of `entering`, [width]; its bias is a part of its own."""
@@ -124,32 +131,83 @@ class Attributor:
                 family=text.model.spec.family,
             )
         self._text, self._position, self._chosen = text, position, chosen
-        self._stream, self._looks = _Stream(), dict[LogitTerm, tuple[int, float]]()
+        self._stream, self._looks = _StreamTerms(), dict[LogitTerm, tuple[int, float]]()
         self._activations: dict[str, Floats] = {}
         self._hidden: Array | None = None
         embeddings = text.model.store.embed(text.backend, text.tokens[: position + 1])
-        self._stream.add(LogitTerm("embedding"), _row(text, embeddings, position))
+        self._stream.add(LogitTerm("embedding"), self._vector(embeddings))
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Keep what the token has of it."""
-        self._activations[what] = _row(self._text, array, self._position)
+        self._activations[what] = self._vector(array)
 
     def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
-        """Add a layer's parts, and note where its heads look where their weights are kept."""
-        text, position = self._text, self._position
-        _layer(text, self._stream, block, weights, trace, self._activations, position, self._chosen)
-        self._activations.clear()
-        self._looks |= _looks(text, trace, "self", position)
-        self._looks |= {} if trace.cross is None else _looks(text, trace.cross, "cross", position)
+        """Add a layer's parts, as `run_block` adds its branches, and note where its heads look."""
+        stream, activations, scale = self._stream, self._activations, block.branch_scale
+
+        def apply_norm(place: Place, terms: _StreamTerms) -> None:
+            norm = block.norms.get(place)
+            if norm is not None:
+                weight, bias = (
+                    role_numbers(self._text.backend, weights, f"{place}.{name}") for name in ("weight", "bias")
+                )
+                terms.apply_norm(norm, activations[place], weight, bias, trace.layer)
+
+        if block.normed:
+            apply_norm("attn.in", stream)
+        attention, feed_forward = _StreamTerms(), _StreamTerms()
+        if not block.instead:
+            attention = self._head_terms(weights, trace, "self")
+            apply_norm("attn.out", attention)
+        if block.mixer is not None:
+            attention.add(LogitTerm("mixer", trace.layer), activations["mixer"])
+        if block.mlp is not None:
+            feed_forward.add(LogitTerm("mlp", trace.layer), activations["mlp"])
+        stream.join(attention, scale)
+        if block.parallel and block.mlp is not None:
+            stream.join(feed_forward, scale)
+        else:
+            apply_norm("attn.sum", stream)
+            if trace.cross is not None:
+                crossing = self._head_terms(weights, trace.cross, "cross")
+                apply_norm("cross.out", crossing)
+                stream.join(crossing, scale)
+                apply_norm("cross.sum", stream)
+            if block.mlp is not None:
+                apply_norm("mlp.out", feed_forward)
+                stream.join(feed_forward, scale)
+                apply_norm("mlp.sum", stream)
+        activations.clear()
+
+    def _head_terms(self, weights: Weights, trace: LayerTrace, kind: Kind) -> _StreamTerms:
+        """What each head of an attention writes, z·W_O, and the bias of W_O; notes where each looks most."""
+        backend, position = self._text.backend, self._position
+        terms, prefix = _StreamTerms(), "attn" if kind == "self" else "cross"
+        mixed = float64(backend, head_outputs(trace.stages))[:, position]
+        matrix = role_numbers(backend, weights, f"{prefix}.o.weight")
+        assert matrix is not None
+        width = mixed.shape[-1]
+        for head, values in enumerate(mixed):
+            term, own = LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width]
+            terms.add(term, own @ values)
+            if term == self._chosen:
+                terms.by_entry.append(own.T)
+            if "weights" in trace.stages:
+                row = float64(backend, trace.stages["weights"][head, position])
+                self._looks[term] = int(row.argmax()), float(row.max())
+        bias = role_numbers(backend, weights, f"{prefix}.o.bias")
+        if bias is not None:
+            terms.add(LogitTerm("bias", trace.layer), bias)
+        return terms
 
     def on_end(self, hidden: Array) -> None:
         """Take the vectors that leave the last layer, [token, width]."""
-        text, spec = self._text, self._text.model.spec
+        text, norm = self._text, self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)
         self._hidden = hidden[self._position : self._position + 1]
-        if spec.final_norm is not None:
-            weight, bias = (_numbers(text, outer(f"final.{name}")) for name in ("weight", "bias"))
-            self._stream.through(spec.final_norm, _row(text, hidden, self._position), weight, bias, None)
+        if norm is not None:
+            weight, bias = (role_numbers(text.backend, outer, f"final.{name}") for name in ("weight", "bias"))
+            self._stream.apply_norm(norm, self._vector(hidden), weight, bias, None)
         refuse_overflow(text.backend, self._hidden)
 
     def attribution(self, target: int | None, versus: int | None) -> Attribution:
@@ -159,9 +217,9 @@ class Attributor:
         assert head is not None
         assert self._hidden is not None
         spec_without_cap = replace(spec, head=replace(head, softcap=None))
-        token_logits = np.asarray(backend.numpy(logits(spec_without_cap, outer, backend, self._hidden)), np.float64)[0]
+        token_logits = float64(backend, logits(spec_without_cap, outer, backend, self._hidden))[0]
         target_id = int(token_logits.argmax()) if target is None else target
-        direction, bias = _direction(text, outer, target_id, versus)
+        direction, bias = logit_direction(text, target_id, versus)
         values = np.stack(self._stream.vectors) @ direction
         parts = [*zip(self._stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)]
         return Attribution(
@@ -173,6 +231,10 @@ class Attributor:
             np.concatenate([vectors @ direction for vectors in self._stream.by_entry] or [np.zeros(0)]),
         )
 
+    def _vector(self, array: Array) -> Floats:
+        """The token's vector among those of all tokens, [token, width]."""
+        return float64(self._text.backend, array[self._position])
+
 
 def logit_sources(text: SweepText, position: int, target: int, versus: int | None) -> dict[LogitTerm, Floats]:
     """What each head adds from each token that it looks at, [source]: A_ij·v_j·W_O through the frozen norms to the
@@ -182,16 +244,16 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
     backend = text.backend
-    direction, _ = _direction(text, text.model.store.outer(backend), target, versus)
+    direction, _ = logit_direction(text, target, versus)
     collected: dict[LogitTerm, tuple[int, Floats]] = {}
 
     def on_heads(number: int, event: HeadEvent) -> None:
         stages = event.trace.stages
-        weights = np.asarray(backend.numpy(stages["weights"]), np.float64)[:, position]
+        weights = float64(backend, stages["weights"])[:, position]
         name = "global_v" if position in event.apart and "global_v" in stages else "v"
-        values = np.asarray(backend.numpy(stages[name]), np.float64)
+        values = float64(backend, stages[name])
         group = len(weights) // len(values)
-        gate = np.asarray(backend.numpy(stages["gate"]), np.float64)[:, position] if "gate" in stages else None
+        gate = float64(backend, stages["gate"])[:, position] if "gate" in stages else None
         for head, row in enumerate(weights):
             onto = event.matrices[head][:, 0]
             carried = values[head // group] @ (onto if gate is None else onto * gate[head])
@@ -204,106 +266,36 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
     return {term: values * reading.tails[norm_count][0] for term, (norm_count, values) in collected.items()}
 
 
-def _layer(
-    text: SweepText,
-    stream: _Stream,
-    block: Block,
-    weights: Weights,
-    trace: LayerTrace,
-    activations: dict[str, Floats],
-    position: int,
-    chosen: LogitTerm | None,
-) -> None:
-    """Add a layer's parts to the stream, as `run_block` adds its branches."""
-
-    def through(place: Place, stream_part: _Stream) -> None:
-        norm = block.norms.get(place)
-        if norm is not None:
-            norm_arrays = [_numbers(text, weights(f"{place}.{name}")) for name in ("weight", "bias")]
-            stream_part.through(norm, activations[place], norm_arrays[0], norm_arrays[1], trace.layer)
-
-    def join(branch: _Stream) -> None:
-        for part, vector in zip(branch.parts, branch.vectors, strict=True):
-            stream.add(part, vector * block.branch_scale)
-        stream.by_entry.extend(vectors * block.branch_scale for vectors in branch.by_entry)
-
-    if block.normed:
-        through("attn.in", stream)
-    attention = _Stream() if block.instead else _heads(text, weights, trace, "self", position, chosen)
-    if not block.instead:
-        through("attn.out", attention)
-    if block.mixer is not None:
-        attention.add(LogitTerm("mixer", trace.layer), activations["mixer"])
-    feed_forward = _Stream()
-    if block.mlp is not None:
-        feed_forward.add(LogitTerm("mlp", trace.layer), activations["mlp"])
-    join(attention)
-    if block.parallel and block.mlp is not None:
-        join(feed_forward)
-        return
-    through("attn.sum", stream)
-    if trace.cross is not None:
-        crossing = _heads(text, weights, trace.cross, "cross", position, chosen)
-        through("cross.out", crossing)
-        join(crossing)
-        through("cross.sum", stream)
-    if block.mlp is not None:
-        through("mlp.out", feed_forward)
-        join(feed_forward)
-        through("mlp.sum", stream)
-
-
-def _heads(
-    text: SweepText, weights: Weights, trace: LayerTrace, kind: Kind, position: int, chosen: LogitTerm | None
-) -> _Stream:
-    """What each head writes, z·W_O, and the bias of W_O."""
-    head_stream, prefix = _Stream(), "attn" if kind == "self" else "cross"
-    mixed = np.asarray(text.backend.numpy(head_outputs(trace.stages)), np.float64)[:, position]
-    matrix = _numbers(text, weights(f"{prefix}.o.weight"))
-    assert matrix is not None
-    width = mixed.shape[-1]
-    for head, values in enumerate(mixed):
-        term, own = LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width]
-        head_stream.add(term, own @ values)
-        if term == chosen:
-            head_stream.by_entry.append(own.T)
-    bias = _numbers(text, weights(f"{prefix}.o.bias"))
-    if bias is not None:
-        head_stream.add(LogitTerm("bias", trace.layer), bias)
-    return head_stream
-
-
-def _looks(text: SweepText, trace: LayerTrace, kind: Kind, position: int) -> dict[LogitTerm, tuple[int, float]]:
-    """Per head the key that the token looks at most, and its weight; nothing where no weights are kept."""
-    if "weights" not in trace.stages:
-        return {}
-    rows = np.asarray(text.backend.numpy(trace.stages["weights"]), np.float64)[:, position]
-    return {
-        LogitTerm("head", trace.layer, kind, head): (int(row.argmax()), float(row.max()))
-        for head, row in enumerate(rows)
-    }
-
-
-def _direction(text: SweepText, outer: Weights, target: int, versus: int | None) -> tuple[Floats, float]:
-    """What the finished vector is multiplied with for a logit, or for a difference of two, and what is added."""
-    head = text.model.spec.head
+def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[Floats, float]:
+    """What the finished vector is multiplied with for the logit of `target`, [width], less that of `versus` where there
+    is one; and what is added to it."""
+    backend, head, outer = text.backend, text.model.spec.head, text.model.store.outer(text.backend)
     assert head is not None
     matrix = unembedding(head, outer)
     assert matrix is not None
     signed_tokens = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
-    direction = (
-        sum(sign * np.asarray(text.backend.numpy(matrix[row]), np.float64) for row, sign in signed_tokens) * head.scale
-    )
+    direction = sum(sign * float64(backend, matrix[row]) for row, sign in signed_tokens) * head.scale
     constant = 0.0
     for role in ("head.bias", "head.offsets"):
-        numbers = _numbers(text, outer(role))
-        if numbers is not None:
-            constant += sum(sign * float(numbers.reshape(-1)[row]) for row, sign in signed_tokens)
+        biases = role_numbers(backend, outer, role)
+        if biases is not None:
+            constant += sum(sign * float(biases.reshape(-1)[row]) for row, sign in signed_tokens)
     if head.projection:
-        narrow, bias = (_numbers(text, outer(f"head.project.{name}")) for name in ("weight", "bias"))
+        narrow, bias = (role_numbers(backend, outer, f"head.project.{name}") for name in ("weight", "bias"))
         constant += 0.0 if bias is None else float(direction @ bias)
         direction = direction if narrow is None else direction @ narrow
     return np.asarray(direction), constant
+
+
+def float64(backend: Backend, array: Array) -> Floats:
+    """An array in NumPy as float64."""
+    return np.asarray(backend.numpy(array), np.float64)
+
+
+def role_numbers(backend: Backend, weights: Weights, role: str) -> Floats | None:
+    """The weights of a role, such as "attn.o.bias", as float64; None where the model has none."""
+    array = weights(role)
+    return None if array is None else float64(backend, array)
 
 
 def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTerm, float]]:
@@ -311,21 +303,13 @@ def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTe
     by_term: dict[LogitTerm, float] = {}
     for part, value in parts:
         by_term[part] = by_term.get(part, 0.0) + value
-    return sorted(by_term.items(), key=lambda item: _order(item[0]))
+    return sorted(by_term.items(), key=lambda item: _model_order(item[0]))
 
 
-def _order(part: LogitTerm) -> tuple[Any, ...]:
-    kinds = ("embedding", "head", "mixer", "mlp", "bias")
+def _model_order(part: LogitTerm) -> tuple[int, int, bool, int]:
+    """Where a part comes in the order of the model, to sort by."""
     layer = (-1 if part.kind == "embedding" else 10**9) if part.layer is None else part.layer
-    return layer, kinds.index(part.kind), part.attention == "cross", part.head or 0
-
-
-def _row(text: SweepText, array: Array, position: int) -> Floats:
-    return np.asarray(text.backend.numpy(array[position]), np.float64)
-
-
-def _numbers(text: SweepText, array: Array | None) -> Floats | None:
-    return None if array is None else np.asarray(text.backend.numpy(array), np.float64)
+    return layer, get_args(PartKind).index(part.kind), part.attention == "cross", part.head or 0
 
 
 MOST_LENS = 5
@@ -352,12 +336,10 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
     """
     model, backend = text.model, text.backend
     spec = model.spec
-    vectors: list[Floats] = []
-    places: list[tuple[int | None, LensStage]] = []
+    vectors: list[tuple[int | None, LensStage, Floats]] = []
 
-    def add(layer: int | None, stage: LensStage, array: object) -> None:
-        vectors.append(np.asarray(backend.numpy(array), np.float64))  # type: ignore[arg-type]
-        places.append((layer, stage))
+    def add(layer: int | None, stage: LensStage, array: Array) -> None:
+        vectors.append((layer, stage, float64(backend, array)))
 
     hidden = model.store.embed(backend, text.tokens)
     last = len(spec.blocks) - 1
@@ -370,7 +352,7 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
         if trace.layer == last:
             add(None, "end", trace.after[position])
     rows = []
-    for (layer, stage), vector in zip(places, vectors, strict=True):
+    for layer, stage, vector in vectors:
         logits = next_logits(model, backend, backend.array(vector[None]))[0]
         shares = np.exp(logits - logits.max())
         shares = shares / shares.sum()
