@@ -215,8 +215,6 @@ class MeasureRequest(Struct, frozen=True):
             places |= set(range(count))
         elif self.predicts:
             places.add(self.position)
-        if "kl" in self.measures:
-            places.add(self.position)
         if self.answer and "logprob" in self.measures:
             places.add(self.position + len(self.answer) - 1)
         return slice(min(places), max(places) + 1)
@@ -239,7 +237,7 @@ class Meter:
         self._log_probabilities: Floats | None = None
         self._loss: float | None = None
         if request.following and "logprob" in request.measures:
-            self._loss = float(self._following(hidden[None])[0])
+            self._loss = float(self._following_log_probabilities(hidden[None])[0])
         if "kl" in request.measures or ("logprob" in request.measures and not request.every):
             self._log_probabilities = self.log_probabilities(hidden[None][:, request.position - first])[0]
             self.target = int(self._log_probabilities.argmax()) if request.target is None else request.target
@@ -250,14 +248,15 @@ class Meter:
         if "vector" in request.measures:
             readings |= vector_change(self.vector, self._pooled(self._apply_final_norm(after)))
         if self._log_probabilities is not None:
-            parts = list(self._portions(after[:, request.position - self._first]))
+            hidden = after[:, request.position - self._first]
+            parts = [self.log_probabilities(part) for part in portions(hidden, self._model.spec.vocabulary)]
             if "logprob" in request.measures and not request.following:
                 gain = [log[:, self.target] - self._log_probabilities[self.target] for log in parts]
                 readings["logprob"] = np.concatenate(gain)
             if "kl" in request.measures:
                 readings["kl"] = np.concatenate([divergence(self._log_probabilities, log) for log in parts])
         if self._loss is not None:
-            readings["logprob"] = self._following(after) - self._loss
+            readings["logprob"] = self._following_log_probabilities(after) - self._loss
         return {name: readings[name] for name in readings_of(request.measures)}
 
     @property
@@ -271,23 +270,15 @@ class Meter:
         """log p of every next token, [branch, vocabulary], in nats. hidden: [branch, width]."""
         return log_softmax(next_logits(self._model, self._backend, hidden))
 
-    def _portions(self, hidden: Array) -> Iterator[Floats]:
-        for part in portions(hidden, self._model.spec.vocabulary):
-            yield self.log_probabilities(part)
-
-    def _following(self, after: Array) -> Floats:
-        """The log-probability of the tokens that follow, of each branch: their mean, of an answer the sum."""
+    def _following_log_probabilities(self, after: Array) -> Floats:
+        """The log-probability of the tokens that follow, [branch]: their mean, of an answer the sum."""
         following = np.asarray(self._request.following)
         count, width = len(following), after.shape[-1]
         start = 0 if self._request.every else self._request.position - self._first
         flat = after[:, start : start + count].reshape((-1, width))
         next_tokens = np.tile(following, after.shape[0])
-        picks = [
-            self._next_log_probabilities(
-                flat[first : first + VECTORS_AT_ONCE], next_tokens[first : first + VECTORS_AT_ONCE]
-            )
-            for first in range(0, len(next_tokens), VECTORS_AT_ONCE)
-        ]
+        parts = [slice(first, first + VECTORS_AT_ONCE) for first in range(0, len(next_tokens), VECTORS_AT_ONCE)]
+        picks = [self._next_log_probabilities(flat[part], next_tokens[part]) for part in parts]
         rows = np.concatenate(picks).reshape(after.shape[0], count)
         return rows.mean(1) if self._request.every else rows.sum(1)
 
@@ -296,13 +287,9 @@ class Meter:
 
         The sum of exponentials is kept relative to the largest logit so far.
         """
-        vocabulary, rows = self._model.spec.vocabulary, np.arange(len(next_tokens))
-        step = max(LOGITS_AT_ONCE // len(next_tokens), 1)
-        largest, total, token_logits = (
-            np.full(len(next_tokens), -np.inf),
-            np.zeros(len(next_tokens)),
-            np.zeros(len(next_tokens)),
-        )
+        vocabulary, count = self._model.spec.vocabulary, len(next_tokens)
+        rows, step = np.arange(count), max(LOGITS_AT_ONCE // count, 1)
+        largest, total, token_logits = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
         for first in range(0, vocabulary, step):
             part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
             in_part = (next_tokens >= first) & (next_tokens < first + part.shape[1])
@@ -310,18 +297,18 @@ class Meter:
             above = np.maximum(largest, part.max(-1))
             total = total * np.exp(largest - above) + np.exp(part - above[:, None]).sum(-1)
             largest = above
-        log_probabilities: Floats = token_logits - largest - np.log(total)
-        return log_probabilities
+        return np.asarray(token_logits - largest - np.log(total))
 
     def _apply_final_norm(self, after: Array) -> Array:
+        """What leaves the last layer, [branch, token, width], through the final norm."""
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _pooled(self, vectors: Array) -> Floats:
+        """The mean of the vectors measured, [branch, width]. vectors: [branch, token, width], from the first token."""
         rows = np.asarray([place - self._first for place in self._request.positions if place >= self._first])
         first = int(rows.min())
         wide = np.asarray(self._backend.numpy(vectors[:, first : int(rows.max()) + 1]), np.float64)
-        mean: Floats = wide[:, rows - first].mean(1)
-        return mean
+        return np.asarray(wide[:, rows - first].mean(1))
 
 
 def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Floats:
@@ -359,12 +346,11 @@ def vector_change(x: Floats, others: Floats) -> Readings:
 def log_softmax(scores: Floats) -> Floats:
     """Logarithms of the shares of exp(scores) over the last axis."""
     lower = scores - scores.max(-1, keepdims=True)
-    log_probabilities: Floats = lower - np.log(np.exp(lower).sum(-1, keepdims=True))
-    return log_probabilities
+    return np.asarray(lower - np.log(np.exp(lower).sum(-1, keepdims=True)))
 
 
 def divergence(log_probabilities: Floats, changed_log_probabilities: Floats) -> Floats:
-    """KL(p ‖ p′) in nats from logarithms: own [vocabulary], others [branch, vocabulary]; at least 0."""
+    """KL(p ‖ p′) in nats, [branch], at least 0, from logarithms of p, [vocabulary], and p′, [branch, vocabulary]."""
     share = np.exp(log_probabilities)
     with np.errstate(invalid="ignore"):
         terms = np.where(share > 0, share * (log_probabilities - changed_log_probabilities), 0.0)

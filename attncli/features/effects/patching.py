@@ -23,12 +23,12 @@ from attncli.features.effects.measures import (
     target_id,
 )
 from attncli.features.effects.places import HeadAddress, measured_at, places
-from attncli.features.effects.sweep import SweepPlan, SweepText, mixed_of, put_values, same_length, sweep
+from attncli.features.effects.sweep import Mixed, SweepPlan, SweepText, mixed_of, put_values, same_length, sweep
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Interventions, Kind, PutProjection
+from attncli.mechanism.context import Interventions, PutProjection
 from attncli.mechanism.frozen_projection import Side, freeze, head_projection
 from attncli.mechanism.spec import Attention, Disentangled, HeadSelection, RelativeSines, Spec, parse_head
 from attncli.models.model import Model
@@ -128,20 +128,25 @@ def patch(
     size.refuse_over(memory)
     mixed, last = mixed_of(replace(text, tokens=clean))
     refuse_overflow(text.backend, last)
-    request = _PatchReading(patching, _vector(text, last, patching.query))
+    request = _PatchReading(patching, _mean_vector(model, text.backend, last, patching.query))
     rows = request.rows(text.count)
     goal = float(request.reader(model, text.backend, last[rows], rows.start).baseline["m"][0])
+    reader: Reader
     if patching.into:
         last_receiver = max(receiver.layer for receiver in patching.into)
         at_once = size.plan(len(head_places), memory).at_once
         head_places = [place for place in head_places if place.layer < last_receiver]
-        readings, corrupt_value = _through_paths(text, patching, request, mixed, head_places, at_once, progress)
+        reader = request.reader(model, text.backend, mixed_of(text)[1][rows], rows.start)
+        told = told_values(text, patching.into, mixed, patching.positions)
+        changes = [told.get(sender, {}) for sender in head_places]
+        parts = run_paths(text, patching.into, changes, at_once, progress)
+        readings = np.concatenate([reader.read(part[:, rows])["m"] for part in parts])
     else:
         change = partial(put_values, text, mixed, patching.positions)
-        swept = sweep(
-            text, SweepPlan(head_places, change, start=min(patching.positions)), request, memory, on_progress=progress
-        )
-        readings, corrupt_value = swept.readings["m"][:, 0], float(swept.reader.baseline["m"][0])
+        plan = SweepPlan(head_places, change, start=min(patching.positions))
+        swept = sweep(text, plan, request, memory, on_progress=progress)
+        readings, reader = swept.readings["m"][:, 0], swept.reader
+    corrupt_value = float(reader.baseline["m"][0])
     if not abs(goal - corrupt_value) >= LEAST:
         raise InputError(
             "both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
@@ -155,27 +160,8 @@ def patch(
     return PatchResult(list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend)
 
 
-def _through_paths(
-    text: SweepText,
-    patching: PatchRequest,
-    request: _PatchReading,
-    clean: Mapping[tuple[int, Kind], Floats],
-    senders: Sequence[HeadAddress],
-    at_once: int,
-    progress: Callable[[float], None],
-) -> tuple[Floats, float]:
-    """The measure for each sender, and that of the corrupt text."""
-    rows = request.rows(text.count)
-    _, last = mixed_of(text)
-    reader = request.reader(text.model, text.backend, last[rows], rows.start)
-    values = told_values(text, patching.into, clean, patching.positions)
-    changes = [values.get(sender, {}) for sender in senders]
-    results = run_paths(text, patching.into, changes, at_once, progress)
-    return np.concatenate([reader.read(part[:, rows])["m"] for part in results]), float(reader.baseline["m"][0])
-
-
 class _PatchReading(Struct, frozen=True, eq=False):
-    """What is read off. clean: the clean text's vector, [width]."""
+    """What patching reads off: a `SweepReading`. clean: the clean text's vector, [width]."""
 
     patching: PatchRequest
     clean: Floats
@@ -202,40 +188,31 @@ class _Recovery:
         self.baseline = self.read(hidden[None])
 
     def read(self, after: Array) -> Readings:
-        patching = self._request.patching
+        """The measure of branches, [branch]. after: what leaves the last layer, [branch, token, width]."""
+        patching, model, backend = self._request.patching, self._model, self._backend
         if patching.measure == "cosine":
-            text = SweepText(self._model, (), self._backend)
-            vectors = np.stack(
-                [_vector(text, part, patching.query, self._first) for part in map(after.__getitem__, range(len(after)))]
-            )
+            branches = (after[index] for index in range(len(after)))
+            vectors = np.stack([_mean_vector(model, backend, part, patching.query, self._first) for part in branches])
             lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
             with np.errstate(divide="ignore", invalid="ignore"):
                 return {"m": vectors @ self._request.clean / lengths}
-        hidden = after[:, patching.query[-1] - self._first]
-        model = self._model
-        head = model.spec.head
-        if head is not None and patching.measure == "logit difference":
+        head, is_difference = model.spec.head, patching.measure == "logit difference"
+        if head is not None and is_difference:
             model = replace(model, spec=replace(model.spec, head=replace(head, softcap=None)))
-        parts = [next_logits(model, self._backend, part) for part in portions(hidden, model.spec.vocabulary)]
-        return {"m": np.concatenate([self._of(part) for part in parts])}
-
-    def _of(self, logits: Floats) -> Floats:
-        patching = self._request.patching
-        assert patching.target is not None
-        if patching.measure == "log probability":
-            log_probabilities: Floats = log_softmax(logits)[:, patching.target]
-            return log_probabilities
-        assert patching.versus is not None
-        difference: Floats = logits[:, patching.target] - logits[:, patching.versus]
-        return difference
+        readings = []
+        for part in portions(after[:, patching.query[-1] - self._first], model.spec.vocabulary):
+            logits = next_logits(model, backend, part)
+            if is_difference:
+                readings.append(logits[:, patching.target] - logits[:, patching.versus])
+            else:
+                readings.append(log_softmax(logits)[:, patching.target])
+        return {"m": np.concatenate(readings)}
 
 
-def _vector(text: SweepText, after: Array, query: Sequence[int], first: int = 0) -> Floats:
-    """The mean of some tokens' vectors after the final norm. after: [token, width], from token `first`."""
-    backend, spec = text.backend, text.model.spec
-    vectors = finish(spec, text.model.store.outer(backend), backend, after)
-    mean: Floats = np.asarray(backend.numpy(vectors), np.float64)[[position - first for position in query]].mean(0)
-    return mean
+def _mean_vector(model: Model, backend: Backend, after: Array, query: Sequence[int], first: int = 0) -> Floats:
+    """The mean of some tokens' vectors after the final norm, [width]. after: [token, width], from token `first`."""
+    vectors = np.asarray(backend.numpy(finish(model.spec, model.store.outer(backend), backend, after)), np.float64)
+    return np.asarray(vectors[[position - first for position in query]].mean(0))
 
 
 # Direct path patching: the part of each earlier head that reaches a receiver's queries (keys, values) is replaced by
@@ -278,14 +255,14 @@ def check_receivers(spec: Spec, receivers: Sequence[PathReceiver], senders: Sequ
 def told_values(
     text: SweepText,
     receivers: Sequence[PathReceiver],
-    clean: Mapping[tuple[int, Kind], Floats],
+    clean: Mixed,
     positions: Sequence[int],
 ) -> dict[HeadAddress, dict[PathReceiver, Floats]]:
     """What each earlier head would make of each receiver's queries, keys or values, [token, dim], as it is in the clean
     text at these positions. text: the corrupt one. clean: what every head mixes in the clean one."""
     model, backend = text.model, text.backend
     whole = slice(0, text.count)
-    projections, taps, frozen = [], [], []
+    projections, taps = [], []
     for receiver in receivers:
         attention = model.spec.blocks[receiver.layer].attention
         weights = cache_weights(model.store.layer(backend, receiver.layer))
@@ -308,8 +285,10 @@ def told_values(
             changes[number, address] = (event.norm_count, change @ event.matrices[head] * event.factors)
 
     readings = read_stream(model, text.tokens, backend, taps, split="none", on_heads=on_heads)
-    for (projection, weights), reading in zip(projections, readings, strict=True):
-        frozen.append(freeze(backend, projection, weights, reading.entering, text.context()))
+    frozen = [
+        freeze(backend, projection, weights, reading.entering, text.context())
+        for (projection, weights), reading in zip(projections, readings, strict=True)
+    ]
     result: dict[HeadAddress, dict[PathReceiver, Floats]] = {}
     for (number, address), (norm_count, change) in changes.items():
         turned = frozen[number].apply(change * readings[number].tails[norm_count][:, None])
