@@ -324,26 +324,52 @@ def by_attention(rows: Iterable[tuple[AnyHead, float | None]]) -> dict[str, list
     return numbers
 
 
-def bars(
-    sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, *, shortest: int, longest: int
-) -> list[str]:
-    """Bars of these sizes in cells, the longest of the largest, in the room that the other columns of a table leave."""
+SHORTEST = 4
+"""Cells of the shortest bar."""
+WORDS = ("", message("95% interval"), message("looks most at"))
+"""The columns of heads that hold words, or bars."""
+
+
+def bars(sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, longest: int) -> list[str]:
+    """Bars of these sizes, the largest of `longest` cells, or of the room that the other columns of a table leave."""
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in columns)
-    length, largest = min(max(room, shortest), longest), max(sizes, default=0.0)
+    length, largest = min(max(room, SHORTEST), longest), max(sizes, default=0.0)
     return [bar(one_size / largest if largest else 0.0, length, ascii=view.ascii) for one_size in sizes]
+
+
+def heads_table(
+    heads: Sequence[AnyHead],
+    columns: Mapping[str, Sequence[str]],
+    view: View,
+    *,
+    title: str,
+    count: int,
+    sizes: Sequence[float] = (),
+    longest: int = 0,
+) -> Lines:
+    """The table of heads that are shown, and how many of `count` are not. columns: what stands behind a head's name, by
+    the English title; "" holds bars of `sizes`, the largest of `longest` cells."""
+    names = {message("head"): [short_name(head) for head in heads], **columns}
+    titles = [say(view, name) for name in names]
+    if "" in columns:
+        names[""] = bars(
+            sizes, [(name, *column) for name, column in zip(titles, names.values(), strict=True)], view, longest
+        )
+    body = table(
+        titles,
+        [list(row) for row in zip(*names.values(), strict=True)],
+        view,
+        align=["left" if name == "head" or name in WORDS else "right" for name in names],
+        title=title,
+        bars=list(names).index("") if "" in columns else None,
+    )
+    more = say(view, "{count} more heads; --top N or --full shows them", count=count - len(heads))
+    return stack(body, remark(more if count > len(heads) else "", view))
 
 
 def short_name(effect: AnyHead) -> str:
     """A head as tables name it."""
     return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
-
-
-def more_heads_note(effects: Sequence[AnyHead], effects_shown: Sequence[AnyHead], view: View) -> Lines:
-    """How many heads are not shown, and how they would be."""
-    rest_count = len(effects) - len(effects_shown)
-    return remark(
-        say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
-    )
 
 
 # What the logit lens says.

@@ -137,8 +137,8 @@ def patch(
         at_once = size.plan(len(head_places), memory).at_once
         head_places = [place for place in head_places if place.layer < last_receiver]
         reader = request.reader(model, text.backend, mixed_of(text)[1][rows], rows.start)
-        told = told_values(text, patching.into, mixed, patching.positions)
-        changes = [told.get(sender, {}) for sender in head_places]
+        values = told_values(text, patching.into, mixed, patching.positions)
+        changes = [values.get(sender, {}) for sender in head_places]
         parts = run_paths(text, patching.into, changes, at_once, progress)
         readings = np.concatenate([reader.read(part[:, rows])["m"] for part in parts])
     else:

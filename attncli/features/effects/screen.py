@@ -41,11 +41,10 @@ from attncli.features.effects.effect_answer import (
     grid,
     grids,
     head_phrase,
+    heads_table,
     lens_sentences,
     lens_table,
-    more_heads_note,
     number,
-    short_name,
     size,
     subject,
 )
@@ -89,26 +88,16 @@ def _effects_grid(document: EffectsDocument, view: View) -> Lines:
 
 
 def _effects_heads(document: EffectsDocument, view: View) -> Lines:
-    effects_shown = document.effects if view.full else document.effects[: view.top]
-    if not effects_shown:
+    shown = document.effects if view.full else document.effects[: view.top]
+    if not shown:
         return Lines()
-    intervals = [effect.measures.mean(_first(document)) for effect in effects_shown]
-    numbers = effect_columns(
+    intervals = [effect.measures.mean(_first(document)) for effect in shown]
+    means, lows, highs = effect_columns(
         *([None if mean is None else getattr(mean, name) for mean in intervals] for name in ("mean", "low", "high"))
     )
-    rows = [
-        [short_name(effect), mean, _between(low, high)]
-        for effect, mean, low, high in zip(effects_shown, *numbers, strict=True)
-    ]
-    columns = [say(view, "head"), say(view, MEASURE_COLUMNS[document.measures[0]])]
-    body = table(
-        [*columns, say(view, "95% interval")],
-        rows,
-        view,
-        align=["left", "right", "left"],
-        title=_effects_title(document, view),
-    )
-    return stack(body, more_heads_note(document.effects, effects_shown, view))
+    first, ends = MEASURE_COLUMNS[document.measures[0]], message("95% interval")
+    columns: dict[str, list[str]] = {first: means, ends: list(map(_between, lows, highs))}
+    return heads_table(shown, columns, view, title=_effects_title(document, view), count=len(document.effects))
 
 
 EFFECTS_TITLES = {
@@ -146,16 +135,13 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
 
 
 def _between(low: str, high: str) -> str:
-    """An interval of a table, from the cells of its ends."""
+    """An interval, from its ends as they are written; "-" where an end is "-"."""
     return "-" if "-" in (low, high) else f"{low} … {high}"
 
 
-def _ends(interval: Interval | None) -> str:
-    return (
-        "-"
-        if interval is None or interval.low is None or interval.high is None
-        else f"{number(interval.low)} … {number(interval.high)}"
-    )
+def _interval_text(interval: Interval) -> str:
+    """A mean's interval in a sentence; "-" without one."""
+    return _between(*("-" if end is None else number(end) for end in (interval.low, interval.high)))
 
 
 @capitalized
@@ -171,7 +157,7 @@ def effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
             else message("On average over {count} texts {head} changes most: {size} (95% interval {interval}).")
         )
         head, mean = head_phrase(effect, view), number(first.mean)
-        yield say(view, template, head=head, size=mean, interval=_ends(first), count=document.texts)
+        yield say(view, template, head=head, size=mean, interval=_interval_text(first), count=document.texts)
         if len(known_means) > 1 and first.low is not None:
             effect, second = known_means[1]
             yield say(
@@ -183,7 +169,7 @@ def effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
             )
     together = document.together.mean(_first(document))
     if together is not None:
-        ends = "" if together.low is None else f" ({_ends(together)})"
+        ends = "" if together.low is None else f" ({_interval_text(together)})"
         templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
         yield say(view, templates["together"], size=f"{number(together.mean)}{ends}")
 
@@ -212,26 +198,12 @@ def _difference_header(document: DifferenceDocument, view: View) -> Lines:
 
 
 def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
-    heads_shown = document.heads if view.full else document.heads[: view.top]
-    numbers = effect_columns(
-        *([getattr(head, name) for head in heads_shown] for name in ("a", "b", "difference", "low", "high"))
+    shown = document.heads if view.full else document.heads[: view.top]
+    a, b, difference, lows, highs = effect_columns(
+        *([getattr(head, name) for head in shown] for name in ("a", "b", "difference", "low", "high"))
     )
-    rows = [
-        [short_name(head), a, b, difference, _between(low, high)]
-        for head, a, b, difference, low, high in zip(heads_shown, *numbers, strict=True)
-    ]
-    body = table(
-        [say(view, "head"), "A", "B", "B - A", say(view, "95% interval")],
-        rows,
-        view,
-        align=["left", "right", "right", "right", "left"],
-        title="effects of heads, B less A",
-    )
-    return stack(body, more_heads_note(document.heads, heads_shown, view))
-
-
-def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
-    return sentences(_difference_sentences(document, view), view)
+    columns = {"A": a, "B": b, "B - A": difference, message("95% interval"): list(map(_between, lows, highs))}
+    return heads_table(shown, columns, view, title=message("effects of heads, B less A"), count=len(document.heads))
 
 
 @capitalized
@@ -255,8 +227,8 @@ def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[
 
 # The screen of `attn.ablate/1`: what changes when a head is taken away, the largest change first.
 
-LONGEST_ABLATE, SHORTEST_ABLATE, NAME_ABLATE = 20, 4, 12
-"""Cells of the longest and shortest bar, and of the text of a key."""
+LONGEST_ABLATE, NAME_ABLATE = 20, 12
+"""Cells of the longest bar, and of the text of a key."""
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
@@ -304,40 +276,21 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     effects = document.effects
     if not effects:
         return Lines()
-    effects_shown = effects if view.full else effects[: view.top]
-    sizes = [abs(size(effect, document) or 0.0) for effect in effects_shown]
+    shown = effects if view.full else effects[: view.top]
     changes, random_changes = effect_columns(
-        [size(effect, document) for effect in effects_shown],
-        [None if effect.random is None else size(effect.random, document) for effect in effects_shown],
+        [size(effect, document) for effect in shown],
+        [None if effect.random is None else size(effect.random, document) for effect in shown],
     )
-    numbers: dict[str, list[str]] = {
-        say(view, "head"): [short_name(effect) for effect in effects_shown],
-        say(view, MEASURE_COLUMNS[document.measures[0]]): changes,
-        "": [""] * len(effects_shown),
-        say(view, "random"): random_changes,
-    }
-    further_measures = list(document.measures[1:])
-    for name in further_measures:
-        readings = [reading_of(effect, readings_of([name])[0]) for effect in effects_shown]
-        numbers[say(view, MEASURE_COLUMNS[name])] = effect_columns(readings)[0]
+    columns = {MEASURE_COLUMNS[document.measures[0]]: changes, "": [""] * len(shown), message("random"): random_changes}
+    for name in document.measures[1:]:
+        readings = [reading_of(effect, readings_of([name])[0]) for effect in shown]
+        columns[MEASURE_COLUMNS[name]] = effect_columns(readings)[0]
     if document.link is not None:
-        numbers[say(view, "weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
-    elif any(effect.looks is not None for effect in effects_shown):
-        numbers[say(view, "looks most at")] = [_looks(document, effect, view) for effect in effects_shown]
-    columns = [(name, *column) for name, column in numbers.items()]
-    numbers[""] = bars(sizes, columns, view, shortest=SHORTEST_ABLATE, longest=LONGEST_ABLATE)
-    right = {
-        say(view, name) for name in ("random", "weight", *(MEASURE_COLUMNS[measure] for measure in document.measures))
-    }
-    body = table(
-        list(numbers),
-        [list(row) for row in zip(*numbers.values(), strict=True)],
-        view,
-        align=["right" if name in right else "left" for name in numbers],
-        title=_ablate_title(document, view),
-        bars=2,
-    )
-    return stack(body, more_heads_note(effects, effects_shown, view))
+        columns[message("weight")] = [f"{effect.weight:.2f}" for effect in shown]
+    elif any(effect.looks is not None for effect in shown):
+        columns[message("looks most at")] = [_looks(document, effect, view) for effect in shown]
+    sizes, title = [abs(size(effect, document) or 0.0) for effect in shown], _ablate_title(document, view)
+    return heads_table(shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE)
 
 
 def _ablate_title(document: AblateDocument, view: View) -> str:
@@ -382,8 +335,8 @@ def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.
 
-LONGEST_LOGITS, SHORTEST_LOGITS = 24, 4
-"""Cells of the longest and shortest bar."""
+LONGEST_LOGITS = 24
+"""Cells of the longest bar."""
 
 
 def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
@@ -435,7 +388,7 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     titles = [say(view, "part"), say(view, "adds"), "", say(view, "most from")]
     beside = [(titles[3], *origins)] if any(origins) else []
     sizes = [abs(part.value) for part in parts_shown]
-    added = bars(sizes, (names, numbers, *beside), view, shortest=SHORTEST_LOGITS, longest=LONGEST_LOGITS)
+    added = bars(sizes, (names, numbers, *beside), view, LONGEST_LOGITS)
     columns = [names, numbers, [*added, *[""] * (len(numbers) - len(added))], origins][: 3 + len(beside)]
     return table(
         titles[: len(columns)],
@@ -512,8 +465,8 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
 
 # The screen of `attn.patch/1`: which heads carry the difference between two texts.
 
-LONGEST_PATCH, SHORTEST_PATCH = 30, 4
-"""Cells of the longest and shortest bar."""
+LONGEST_PATCH = 30
+"""Cells of the longest bar."""
 DIFFERS = 0.6
 """The tint of words that differ."""
 LITTLE = 0.1
@@ -535,21 +488,13 @@ def _patch_grid(document: PatchDocument, view: View) -> Lines:
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
     effects = document.effects
     largest = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
-    effects_shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
-    names = [short_name(effect) for effect in effects_shown]
-    values = effect_columns([effect.recovered for effect in effects_shown])[0]
-    sizes = [abs(effect.recovered) for effect in effects_shown]
-    lengths = {"shortest": SHORTEST_PATCH, "longest": LONGEST_PATCH}
-    columns = [names, values, bars(sizes, (names, [*values, "recovered"]), view, **lengths)]
-    body = table(
-        [say(view, "head"), say(view, "recovered"), ""],
-        [list(row) for row in zip(*columns, strict=True)],
-        view,
-        align=["left", "right", "left"],
-        title="how much of the clean text's answer one head brings back",
-        bars=2,
-    )
-    return stack(body, more_heads_note(effects, effects_shown, view))
+    shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
+    shares = [effect.recovered for effect in shown]
+    return heads_table(
+        shown, {message("recovered"): effect_columns(shares)[0], "": [""] * len(shown)}, view,
+        title=message("how much of the clean text's answer one head brings back"), count=len(effects),
+        sizes=list(map(abs, shares)), longest=LONGEST_PATCH,
+    )  # fmt: skip
 
 
 PATCH_MEASURES = {
@@ -646,13 +591,11 @@ EFFECTS_PARTS: Parts[EffectsDocument] = (
     ScreenPart("answer", effects_answer),
 )
 
-
 DIFFERENCE_PARTS: Parts[DifferenceDocument] = (
     ScreenPart("header", _difference_header),
     ScreenPart("heads", _difference_heads),
-    ScreenPart("answer", _difference_answer),
+    ScreenPart("answer", lambda document, view: sentences(_difference_sentences(document, view), view)),
 )
-
 
 ABLATE_PARTS: Parts[AblateDocument] = (
     ScreenPart("header", header),
@@ -662,7 +605,6 @@ ABLATE_PARTS: Parts[AblateDocument] = (
     ScreenPart("answer", ablate_answer),
 )
 
-
 LOGITS_PARTS: Parts[LogitsDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
@@ -671,7 +613,6 @@ LOGITS_PARTS: Parts[LogitsDocument] = (
     ScreenPart("lens", lens_table),
     ScreenPart("answer", logits_answer),
 )
-
 
 PATCH_PARTS: Parts[PatchDocument] = (
     ScreenPart("header", header),
