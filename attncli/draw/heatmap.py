@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,14 @@ from attncli.documents import Numbers
 from attncli.draw.lines import BLANK, FAINT, Line, Lines, Piece, beside, fit_to_view, line, localize, remark, stack
 from attncli.draw.numbers import writer
 from attncli.draw.safe import cells, cut, label, pad, spell
-from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, diverging, normalise, sequential, shade, sign
+from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, normalise, palette_of, shade, sign
 from attncli.draw.view import View
 from attncli.language import listing, message
 
 NDArray = np.ndarray[Any, Any]
 
 LABEL = 10
-"""Cells that a row's name may take beside a map."""
+"""Cells that a row's name may take beside one map."""
 
 
 def heatmap(
@@ -28,16 +30,14 @@ def heatmap(
     *,
     max_width: int | None = None,
     max_height: int | None = None,
-    title: str = "",
     scale: str = "",
-    low: float | None = None,
-    high: float | None = None,
+    limits: tuple[float, float] | None = None,
     rows: Sequence[str] = (),
     say_pooled: bool = True,
 ) -> Lines:
     """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24 lines).
 
-    scale: as `normalise` takes it, the view's if "". low, high: the values of the weakest and the strongest colour, so
+    scale: as `normalise` takes it, the view's if "". limits: the values of the weakest and the strongest colour, so
     that several maps can share them. rows: names to print beside, if every row has its own line. Masked cells are
     blank. Cells that do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line says.
     """
@@ -48,19 +48,18 @@ def heatmap(
     names = [label(text, ascii=view.ascii) for text in rows]
     side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
     grain = _grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
-    body = _draw_map(matrix, grain, view, color_scale, low, high, names, side)
-    top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "bold")) if title else Lines()
+    low, high = limits or (None, None)
+    fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
+    if grain.halves:
+        rows_of_cells = _half_lines(fractions, view, color_scale)
+    else:
+        rows_of_cells = _whole_lines(fractions, view, color_scale, grain.across)
+    if names and grain.block == 1:
+        sides = [(pad(cut(name, side - 1, ascii=view.ascii), side), FAINT) for name in names]
+        rows_of_cells = [(name, *cells_of_row) for name, cells_of_row in zip(sides, rows_of_cells, strict=True)]
     pooled_note = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
-    block = stack(top, body, line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines())
-    return fit_to_view(block, view)
-
-
-def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -> int:
-    """How many rows and columns `heatmap` pools into one cell in this room; 1 for none.
-
-    values: [row, column]. max_width, max_height: the room in cells of the terminal.
-    """
-    return _grain(values, max_width, max_height, view, whole=False).block
+    note = line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines()
+    return fit_to_view(stack(Lines(tuple(rows_of_cells)), note), view)
 
 
 @dataclass(frozen=True)
@@ -83,25 +82,6 @@ def _grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) ->
     return replace(fine, block=max(-(-across // max(wide, 1)), -(-down // max(lines, 1))))
 
 
-def _draw_map(
-    matrix: NDArray,
-    grain: Grain,
-    view: View,
-    color_scale: str,
-    low: float | None,
-    high: float | None,
-    names: Sequence[str],
-    side: int,
-) -> Lines:
-    fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
-    palette = diverging(view) if color_scale == "signed" else sequential(view)
-    if grain.halves:
-        return Lines(tuple(_halves(fractions, palette)))
-    return Lines(
-        tuple(_wholes(fractions, palette, color_scale, names if grain.block == 1 else [], side, grain.across, view))
-    )
-
-
 def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
     """The largest value ("signed": of largest magnitude) of every block x block cells; NaN where all are masked."""
     if block == 1:
@@ -114,42 +94,37 @@ def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
     return np.take_along_axis(blocks, sizes.argmax(axis=2)[..., None], axis=2)[..., 0]
 
 
-def _wholes(
-    fractions: NDArray, palette: Palette, color_scale: str, names: Sequence[str], side: int, across: int, view: View
-) -> list[Line]:
-    """Every value `across` cells wide and one line high."""
-    out: list[Line] = []
-    mark = sign if color_scale == "signed" else shade
-    for index, row in enumerate(fractions):
-        pieces: list[Piece] = [(pad(cut(names[index], side - 1, ascii=view.ascii), side), FAINT)] if names else []
-        for value in row.tolist():
-            if value != value:
-                pieces.append((" " * across, ""))
-            elif view.color and not view.ascii:
-                pieces.append((" " * across, f"on {palette.colour(value)}"))
-            else:
-                pieces.append((mark(value, ascii=view.ascii) * across, palette.style(value)))
-        out.append(tuple(pieces))
-    return out
+def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) -> list[Line]:
+    """Lines of fractions [row, column] in [0, 1], NaN where masked: each `across` cells wide and one line high."""
+    palette, mark = palette_of(view, signed=color_scale == "signed"), sign if color_scale == "signed" else shade
+
+    def piece(fraction: float) -> Piece:
+        if math.isnan(fraction):
+            return " " * across, ""
+        if view.color and not view.ascii:
+            return " " * across, f"on {palette.colour(fraction)}"
+        return mark(fraction, ascii=view.ascii) * across, palette.style(fraction)
+
+    return [tuple(map(piece, row)) for row in fractions.tolist()]
 
 
-def _halves(fractions: NDArray, palette: Palette) -> list[Line]:
-    """Every value one cell wide and half a line high: the upper one in front, the lower one behind."""
-    out: list[Line] = []
-    for index in range(0, fractions.shape[0], 2):
-        upper = fractions[index].tolist()
-        lower = fractions[index + 1].tolist() if index + 1 < fractions.shape[0] else [float("nan")] * len(upper)
-        out.append(tuple(_half(above, below, palette) for above, below in zip(upper, lower, strict=True)))
-    return out
+def _half_lines(fractions: NDArray, view: View, color_scale: str) -> list[Line]:
+    """The same, each one cell wide and half a line high: the upper one in front, the lower one behind."""
+    palette, masked_row = palette_of(view, signed=color_scale == "signed"), [math.nan] * fractions.shape[1]
+    pairs = zip_longest(fractions[::2].tolist(), fractions[1::2].tolist(), fillvalue=masked_row)
+    return [
+        tuple(_half(above, below, palette) for above, below in zip(upper, lower, strict=True)) for upper, lower in pairs
+    ]
 
 
 def _half(above: float, below: float, palette: Palette) -> Piece:
-    match above == above, below == below:
-        case False, False:
+    """The cell of two fractions, one above the other; NaN where masked."""
+    match math.isnan(above), math.isnan(below):
+        case True, True:
             return " ", ""
-        case True, False:
-            return "▀", palette.colour(above)
         case False, True:
+            return "▀", palette.colour(above)
+        case True, False:
             return "▄", palette.colour(below)
         case _:
             return "▀", f"{palette.colour(above)} on {palette.colour(below)}"
@@ -206,44 +181,29 @@ def side_by_side(
     )
     if color_scale == "signed":
         low, high = -max(-low, high), max(-low, high)
-    axis = _axis(matrices, names, view)
+    has_names = bool(names) and all(values.shape[0] == len(names) for values in matrices)
+    axis = row_names(names, view) if has_names else Lines()
     width, height, room = _room(matrices, maps, view, axis.width)
+    ends = (low, high) if shared_scale else None
     blocks, pooled = [], set()
     for weight_map, values in zip(maps, matrices, strict=True):
-        ends = (low, high) if shared_scale else (None, None)
         picture = heatmap(
-            values,
-            view,
-            max_width=width,
-            max_height=height,
-            scale=color_scale,
-            low=ends[0],
-            high=ends[1],
-            say_pooled=False,
+            values, view, max_width=width, max_height=height, scale=color_scale, limits=ends, say_pooled=False
         )
-        pooled.add(pooled_by(values, view, max_width=width, max_height=height))
-        texts = [
-            cut(localize(text, view), room, ascii=view.ascii) for text in (weight_map.caption, *weight_map.remarks)
-        ]
+        pooled.add(_grain(values, width, height, view, whole=False).block)
+        our_words = [localize(text, view) for text in (weight_map.caption, *weight_map.remarks)]
+        texts = [cut(text, room, ascii=view.ascii) for text in our_words]
         ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
         blocks.append(stack(line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:])))
-    block_sizes = listing(f"{block}×{block}" for block in sorted(pooled - {1}))
-    pooled_note = remark(
-        message("maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes)
-        if block_sizes
-        else "",
-        view,
-    )
+    pooled_note = Lines()
+    if block_sizes := listing(f"{block}×{block}" for block in sorted(pooled - {1})):
+        note = message("maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes)
+        pooled_note = remark(note, view)
     square = width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]
     side = axis if axis.rows and square else Lines()
     body = beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)
     block = stack(body, *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()), pooled_note)
     return fit_to_view(block, view)
-
-
-def _axis(matrices: Sequence[NDArray], names: Sequence[str], view: View) -> Lines:
-    """The names of the rows, where all maps have one for each row."""
-    return row_names(names, view) if names and all(values.shape[0] == len(names) for values in matrices) else Lines()
 
 
 def row_names(names: Sequence[str], view: View) -> Lines:
@@ -263,11 +223,8 @@ def _room(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: in
     """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`,
     else finer ones."""
     down, across = (max(values.shape[axis] for values in matrices) for axis in (0, 1))
-    caption = min(
-        max(cells(localize(text, view)) for weight_map in maps for text in (weight_map.caption, *weight_map.remarks)),
-        SMALL,
-        view.width,
-    )
+    texts = [localize(text, view) for weight_map in maps for text in (weight_map.caption, *weight_map.remarks)]
+    caption = min(max(map(cells, texts)), SMALL, view.width)
     halves = view.color and not view.ascii
     fine = (across, -(-down // 2)) if halves else (across, down)
     for width, height in ((2 * across, down), fine):
@@ -283,15 +240,13 @@ def _room(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: in
 def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
     """The colours or characters from `low` to `high`, with the name of the scale."""
     color_scale = scale or view.scale_colors
-    palette = diverging(view) if color_scale == "signed" else sequential(view)
-    write = writer([low, high], view.precision)
-    steps = [index / 15 for index in range(16)]
+    palette, write = palette_of(view, signed=color_scale == "signed"), writer([low, high], view.precision)
     if view.color and not view.ascii:  # two shades a cell, so that every one is there
         shades = [palette.colour(index / (LEVELS - 1)) for index in range(LEVELS)]
         ramp: list[Piece] = [("▌", f"{a} on {b}") for a, b in zip(shades[::2], shades[1::2], strict=True)]
     else:
         mark = sign if color_scale == "signed" else shade
-        ramp = [(mark(step, ascii=view.ascii), "") for step in steps]
+        ramp = [(mark(index / 15, ascii=view.ascii), "") for index in range(16)]
     match color_scale:
         case "row":
             ends = ("0", localize("largest of the row", view))
@@ -301,10 +256,5 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
         case _:
             ends = (write(low), write(high))
-    block = line(
-        (ends[0] + " ", FAINT),
-        *ramp,
-        (" " + ends[1], FAINT),
-        ("" if color_scale == "linear" else "  " + localize(f"{color_scale} scale", view), FAINT),
-    )
-    return fit_to_view(block, view)
+    name = "" if color_scale == "linear" else "  " + localize(f"{color_scale} scale", view)
+    return fit_to_view(line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), (name, FAINT)), view)

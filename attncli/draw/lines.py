@@ -7,9 +7,10 @@ until something is printed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from io import StringIO
+from itertools import chain, zip_longest
 from typing import IO, TYPE_CHECKING, Literal
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, cut, safe, spell, wrap
@@ -116,13 +117,11 @@ def beside(
 
 
 def _in_a_row(blocks: Sequence[Lines], slots: Sequence[int]) -> Lines:
+    """The blocks side by side, each as wide as its slot but for the last."""
     rows = []
-    for index in range(max(len(block.rows) for block in blocks)):
-        row: list[Piece] = []
-        for block, slot in zip(blocks, slots, strict=True):
-            line = block.rows[index] if index < len(block.rows) else ()
-            row += [*line, (" " * (slot - line_width(line)), "")]
-        rows.append(tuple(row[:-1]))
+    for lines in zip_longest(*(block.rows for block in blocks), fillvalue=()):
+        padded = [(*line, (" " * (slot - line_width(line)), "")) for line, slot in zip(lines, slots, strict=True)]
+        rows.append(tuple(chain(*padded))[:-1])
     return Lines(tuple(rows))
 
 
@@ -131,21 +130,20 @@ def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  
 
     A piece wider than the line is cut.
     """
+    room = max(width - indent, 1)
+    groups = [((cut(text, room, ascii=ascii), style),) for text, style in pieces]
+    return flow_groups(groups, width=width, indent=indent, gap=gap)
+
+
+def flow_groups(groups: Iterable[Line], *, width: int, indent: int = 0, gap: str = "  ") -> Lines:
+    """The same with groups of pieces, each no wider than a line, broken between groups."""
     rows: list[Line] = []
-    row: list[Piece] = []
-    row_width = indent
-    for text, style in pieces:
-        piece = cut(text, max(width - indent, 1), ascii=ascii)
-        if row and row_width + len(gap) + cells(piece) > width:
-            rows.append(tuple(row))
-            row = []
-        if row:
-            row += [(gap, ""), (piece, style)]
-            row_width += len(gap) + cells(piece)
+    for group in groups:
+        if rows and line_width(rows[-1]) + len(gap) + line_width(group) <= width:
+            rows[-1] = (*rows[-1], (gap, ""), *group)
         else:
-            row = [(" " * indent, ""), (piece, style)]
-            row_width = indent + cells(piece)
-    return Lines((*rows, tuple(row)) if row else tuple(rows))
+            rows.append(((" " * indent, ""), *group))
+    return Lines(tuple(rows))
 
 
 def clip_lines(block: Lines, width: int, *, ascii: bool = False) -> Lines:
@@ -177,22 +175,9 @@ def fit_to_view(block: Lines, view: View) -> Lines:
 FAINT = "bright_black"
 
 
-BEGINNINGS = {
-    "error": message("error: "),
-    "where": message("where: "),
-    "expected": message("expected: "),
-    "try": message("try: "),
-}
-"""What an error's lines begin with."""
-
-
 def localize(text: str, view: View) -> str:
     """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
-    if view.lang != "en" and not view.ascii:
-        from attncli.language import translate
-
-        return spell(translate(text, view.lang), ascii=False)
-    return spell(text, ascii=view.ascii)
+    return spell(text if view.ascii else translate(text, view.lang), ascii=view.ascii)
 
 
 def heading(title: str, note: str, view: View) -> Lines:
@@ -216,9 +201,8 @@ def sentences(texts: Iterable[str], view: View) -> Lines:
 def join_sentences(texts: Iterable[str], view: View) -> str:
     """Sentences one after the other in one text, "" left out; not every language has a space between them."""
     joined = ""
-    for text in texts:
-        if text:
-            joined = say(view, "{sentence} {next_sentence}", sentence=joined, next_sentence=text) if joined else text
+    for text in filter(None, texts):
+        joined = say(view, "{sentence} {next_sentence}", sentence=joined, next_sentence=text) if joined else text
     return joined
 
 
@@ -230,7 +214,13 @@ def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
 
 # Errors and notes as a person reads them: in colour at a terminal, in the language asked for.
 
-STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_black", "try": "bold cyan"}
+BEGINNINGS = {
+    "error": (message("error: "), "bold red"),
+    "where": (message("where: "), FAINT),
+    "expected": (message("expected: "), FAINT),
+    "try": (message("try: "), "bold cyan"),
+}
+"""What an error's lines begin with, and its style."""
 
 
 def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
@@ -239,8 +229,9 @@ def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
     rows = []
     for name, value in fields:
         if value:
+            beginning, style = BEGINNINGS[name]
             text = safe(translate(value, view.lang), ascii=view.ascii)
-            rows.append(((say(view, BEGINNINGS[name]), STYLES[name] if view.color else ""), (text, "")))
+            rows.append(((say(view, beginning), style if view.color else ""), (text, "")))
     return Lines(tuple(rows))
 
 
@@ -249,7 +240,7 @@ def note_line(message: str, view: View) -> Lines:
     text = safe(translate(message, view.lang), ascii=view.ascii)
     is_unbreakable = max(map(cells, text.split()), default=0) > view.width
     rows = [text] if is_unbreakable else wrap(text, view.width, ascii=view.ascii)
-    return stack(*(line((row, "bright_black" if view.color else "")) for row in rows))
+    return stack(*(line((row, FAINT if view.color else "")) for row in rows))
 
 
 FIXED_BLANK = "\ue000"
@@ -327,8 +318,6 @@ MARGIN = 2
 
 def markdown(text: str, view: View) -> Lines:
     """A page in the view's width. Blocks of code stay as they are, so that what is copied from them runs."""
-    from dataclasses import replace
-
     from rich.markdown import Markdown
 
     narrow = replace(view, width=min(view.width, WIDEST))
@@ -337,12 +326,12 @@ def markdown(text: str, view: View) -> Lines:
         if index % 2:
             blocks.append(_code(part.partition("\n")[2], view))
         elif part.strip():
-            lines = lay_out(Markdown(part, hyperlinks=False), narrow)
-            blocks.append(lines)
+            blocks.append(lay_out(Markdown(part, hyperlinks=False), narrow))
     return stack(*blocks)
 
 
 def _code(text: str, view: View) -> Lines:
+    """A block of code as it is, between blank lines, its commands in bold."""
     rows = [line("")]
     margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)
     for row in text.split("\n"):

@@ -120,19 +120,16 @@ BLUE_RED_LIGHT = {
 """Below 0 blue, 0 pale, above 0 red. Source: ColorBrewer RdBu, Brewer and Harrower, 2002."""
 
 
-def sequential(view: View) -> Palette:
-    """The palette of weights for the view's terminal: its ground, and how many colours it has."""
+def palette_of(view: View, *, signed: bool = False) -> Palette:
+    """The palette of weights, or of signed values, for the view's terminal: its ground, and how many colours it has."""
+    if signed:
+        return (BLUE_RED_LIGHT if view.light else BLUE_RED)[view.colors]
     return (AMBER_LIGHT if view.light else AMBER)[view.colors]
-
-
-def diverging(view: View) -> Palette:
-    """The palette of signed values for the view's terminal."""
-    return (BLUE_RED_LIGHT if view.light else BLUE_RED)[view.colors]
 
 
 def tint(fraction: float, view: View) -> str:
     """The Rich style of a word that takes this share: the colour of that weight in maps and tables."""
-    return sequential(view).style(fraction)
+    return palette_of(view).style(fraction)
 
 
 def bar_style(view: View) -> str:
@@ -140,7 +137,7 @@ def bar_style(view: View) -> str:
 
     A terminal's own "yellow" is brown on some and pale on others. Contrast with the ground at least 3.
     """
-    return "" if not view.color else sequential(view).colour(BAR_STEP)
+    return "" if not view.color else palette_of(view).colour(BAR_STEP)
 
 
 def shade(fraction: float, *, ascii: bool) -> str:
@@ -205,19 +202,16 @@ ShownPositions = list[int | None]
 """Positions to show, in order; None where some are left out."""
 
 
-def ends(count: int, room: int) -> ShownPositions:
-    """All of `count` positions, or the first `room` - 1, a gap, and the last. room: at least 2."""
-    if count <= max(room, 2):
-        return list(range(count))
-    return [*range(max(room, 2) - 1), None, count - 1]
+def first_and_last(count: int, room: int, *, last: int | None = None) -> ShownPositions:
+    """All of `count` positions, or the first and the last ones that `room`, at least 2, allows with a gap between.
 
-
-def both_ends(count: int, room: int) -> ShownPositions:
-    """All of `count` positions, or as many from either end as `room` allows with a gap between. room: at least 2."""
-    if count <= max(room, 2):
+    last: how many of the last ones; half of all that are shown if None.
+    """
+    shown = max(room, 2)
+    if count <= shown:
         return list(range(count))
-    tail = max(room, 2) // 2
-    return [*range(max(room, 2) - tail), None, *range(count - tail, count)]
+    tail = shown // 2 if last is None else last
+    return [*range(shown - tail), None, *range(count - tail, count)]
 
 
 def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
@@ -279,9 +273,9 @@ def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
         for (shown, count), what in ((rows, "rows"), (columns, "columns"))
         if shown < count
     ]
-    return (
-        message("{parts} shown, those with the largest values; --full shows all", parts=listing(parts)) if parts else ""
-    )
+    if not parts:
+        return ""
+    return message("{parts} shown, those with the largest values; --full shows all", parts=listing(parts))
 
 
 ROWS = 24
@@ -344,14 +338,15 @@ def matrix(
     top = heading(title, note, view)
     if array.size == 0:
         return stack(top, remark("(empty)", view))
+    scale, (low, high) = "signed" if signed else view.scale_colors, limits or (None, None)
     grid = Grid(
         values=array,
-        rows=_names(rows, array.shape[0], view),
-        columns=_names(columns, array.shape[1], view),
-        row_numbers=list(row_numbers) if row_numbers is not None else list(range(array.shape[0])),
-        column_numbers=list(column_numbers) if column_numbers is not None else list(range(array.shape[1])),
-        fractions=_fractions(array, view, limits, signed) if shade and view.color else None,
-        palette=diverging(view) if signed else sequential(view),
+        rows=_labels(rows, array.shape[0], view),
+        columns=_labels(columns, array.shape[1], view),
+        row_numbers=list(range(array.shape[0]) if row_numbers is None else row_numbers),
+        column_numbers=list(range(array.shape[1]) if column_numbers is None else column_numbers),
+        fractions=normalise(array, scale, low=low, high=high) if shade and view.color else None,
+        palette=palette_of(view, signed=signed),
         peaks=[_peak(row) for row in array] if mark_max else [None] * array.shape[0],
         empty="." if view.ascii else empty,
         write=without_zero(writer(array, view.precision)) if bare else writer(array, view.precision),
@@ -360,17 +355,21 @@ def matrix(
     return fit_to_view(stack(top, grid.draw()), view)
 
 
-def _fractions(array: NDArray, view: View, limits: tuple[float, float] | None, signed: bool) -> NDArray:
-    low, high = limits or (None, None)
-    return normalise(array, "signed" if signed else view.scale_colors, low=low, high=high)
-
-
-def _names(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
+def _labels(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
+    """The texts made safe; `count` empty names for none."""
     return [""] * count if texts is None else [label(text, ascii=view.ascii) for text in texts]
 
 
+def widest_number(values: NDArray, write: Write) -> int:
+    """Cells of the widest of finite values as written; 0 where none is finite."""
+    if not np.isfinite(values).any():
+        return 0
+    return max(len(write(float(bound(values)))) for bound in (np.nanmin, np.nanmax))
+
+
 def _peak(row: NDArray) -> int | None:
-    """The first largest entry; None when all are masked or all visible ones are 0 (a row that sees nothing)."""
+    """The column of a row's first largest entry; None when all are masked or all visible ones are 0 (which is a row
+    that sees nothing)."""
     visible = row[np.isfinite(row)]
     return int(np.nanargmax(row)) if visible.size and visible.any() else None
 
@@ -416,12 +415,7 @@ class Grid:
     @cached_property
     def number(self) -> int:
         """Cells of the widest number."""
-        bounds = (
-            [self.write(float(bound(self.values))) for bound in (np.nanmin, np.nanmax)]
-            if np.isfinite(self.values).any()
-            else []
-        )
-        return max([len(text) for text in bounds], default=1)
+        return widest_number(self.values, self.write) or 1
 
     @cached_property
     def index_width(self) -> int:
@@ -458,23 +452,21 @@ class Grid:
 
     def panel(self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False) -> Lines:
         """The table of these columns under a line of positions and a line of names."""
-        has_names = any(self.columns)
-        out = [self._positions(columns, slots, peak), *([self._names(columns, slots)] if has_names else [])]
+        out = [
+            self._positions(columns, slots, peak),
+            *([self._column_names(columns, slots)] if any(self.columns) else []),
+        ]
         return Lines((*out, *(self._row(row, columns, slots, peak) for row in rows)))
 
     def _positions(self, columns: list[int], slots: list[int], peak: bool) -> Line:
-        pieces: list[Piece] = [(" " * self.left, "")]
-        pieces += [
-            (pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " ", FAINT) for column in columns
-        ]
-        return (*pieces, ("   " + localize(LARGEST.strip(), self.view), FAINT)) if peak else tuple(pieces)
+        numbers = [pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " " for column in columns]
+        largest = ["   " + localize(LARGEST.strip(), self.view)] if peak else []
+        return ((" " * self.left, ""), *((text, FAINT) for text in numbers + largest))
 
-    def _names(self, columns: list[int], slots: list[int]) -> Line:
-        pieces: list[Piece] = [(" " * self.left, "")]
-        for column in columns:
-            name = cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii)
-            pieces.append((pad(name, slots[column] - 1, "right") + " ", ""))
-        return tuple(pieces)
+    def _column_names(self, columns: list[int], slots: list[int]) -> Line:
+        names = [cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii) for column in columns]
+        texts = [pad(name, slots[column] - 1, "right") + " " for name, column in zip(names, columns, strict=True)]
+        return ((" " * self.left, ""), *((text, "") for text in texts))
 
     def _row(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
         name = pad(cut(self.rows[row], self.name_width, ascii=self.view.ascii), self.name_width + 1)
@@ -483,12 +475,9 @@ class Grid:
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
-            name_text = (
-                pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
-                if any(self.columns)
-                else ""
-            )
-            pieces += [(f"   {place} ", FAINT), (f"{name_text}{self.write(float(self.values[row, top]))}", "bold")]
+            peak_name = pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
+            value = self.write(float(self.values[row, top]))
+            pieces += [(f"   {place} ", FAINT), (f"{peak_name if any(self.columns) else ''}{value}", "bold")]
         return tuple(pieces)
 
     def _cell(self, row: int, column: int, slot: int) -> Piece:

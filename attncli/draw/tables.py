@@ -19,7 +19,6 @@ from attncli.draw.lines import (
     FIXED_BLANK,
     Line,
     Lines,
-    Piece,
     fit_to_view,
     heading,
     lay_out,
@@ -36,10 +35,10 @@ from attncli.draw.shaded_matrix import (
     ShownPositions,
     as_matrix,
     bar_style,
-    both_ends,
-    ends,
+    first_and_last,
     matrix,
     panels,
+    widest_number,
     window_text,
 )
 from attncli.draw.token_names import Ends, key_names, position_and_text
@@ -47,7 +46,6 @@ from attncli.draw.view import View
 from attncli.language import listing, message, say, term
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from attncli.features.run.document import RunDocument, RunHead
@@ -79,14 +77,33 @@ def table(
     top = heading(title, note, view)
     if not columns:
         return top
+    from rich.box import Box
+    from rich.table import Column, Table
+
     names = [localize(name, view) for name in columns]
     texts = zip(names, *rows, *([total] if total else ()), strict=False)
     widths = [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in texts]
     is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
     is_kept = [right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)]
+    # a rule is drawn by a box, and a box parts its columns by a cell of its own
+    box = Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii) if total else None
+    frame_columns = [
+        Column(
+            _cell(names[index], view),
+            _cell(total[index], view) if index < len(total) else "",
+            justify="right" if is_right[index] else "left",
+            style=FAINT if index in faint else "",
+            no_wrap=is_kept[index],  # what may wrap is cut first
+        )
+        for index in range(len(columns))
+    ]
     blocks = []
     for band in _bands(rows, widths, is_kept, view.width):
-        frame = _frame(names, total, view, is_right, is_kept, faint, band)
+        frame = Table(
+            *(frame_columns[index].copy() for index in band), box=box, padding=(0, GAP - 1 if total else GAP, 0, 0),
+            pad_edge=False, show_edge=False, show_footer=bool(total),
+            header_style=FAINT, border_style=FAINT, footer_style="bold",
+        )  # fmt: skip
         for place, row in enumerate(rows):
             weight = "bold" if place == strong else ""
             frame.add_row(
@@ -138,41 +155,6 @@ def _bands(rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequen
             bands.append(first)
         bands[-1] = [*bands[-1], column]
     return bands
-
-
-def _frame(
-    names: Sequence[str],
-    total: Sequence[str],
-    view: View,
-    is_right: Sequence[bool],
-    is_kept: Sequence[bool],
-    faint: Sequence[int],
-    band: Sequence[int],
-) -> Table:
-    """A table of Rich's without rows. band: which columns it has."""
-    from rich.box import Box
-    from rich.table import Table
-
-    # a rule is drawn by a box, and a box parts its columns by a cell of its own
-    frame = Table(
-        box=Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii) if total else None,
-        padding=(0, GAP - 1 if total else GAP, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-        show_footer=bool(total),
-        header_style=FAINT,
-        border_style=FAINT,
-        footer_style="bold",
-    )
-    for column in band:
-        frame.add_column(
-            _cell(names[column], view),
-            _cell(total[column], view) if column < len(total) else "",
-            justify="right" if is_right[column] else "left",
-            style=FAINT if column in faint else "",
-            no_wrap=is_kept[column],  # what may wrap is cut first
-        )
-    return frame
 
 
 def _bar(bar_text: str, view: View) -> Text:
@@ -237,7 +219,14 @@ def links(
     if not shown_links:
         return stack(top, remark("(none)", view))
     name = max((view.width - 30) // 2, 4)
-    rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown_links]
+    rows = [
+        (
+            place(link) if place else "",
+            position_and_text(link.query, queries[link.query], name, view),
+            position_and_text(link.key, (keys or queries)[link.key], name, view),
+        )
+        for link in shown_links
+    ]
     widths = [max(cells(row[index]) for row in rows) for index in range(3)]
     write = writer([link.weight for link in shown_links], view.precision)
     arrow = spell(" → ", ascii=view.ascii)
@@ -249,36 +238,17 @@ def links(
         bar_text = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
         where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
-        lines.append(
-            (
-                (where, FAINT),
-                *ends,
-                (f"  {pad(number, digits, 'right')} ", "bold"),
-                *bar_pieces(bar_text, bar_style(view)),
-            )
-        )
-    more = ""
+        weight = (f"  {pad(number, digits, 'right')} ", "bold")
+        lines.append(((where, FAINT), *ends, weight, *bar_pieces(bar_text, bar_style(view))))
+    more, counts = "", {"shown_links": len(shown_links), "all_links": len(all_links)}
     if len(shown_links) < len(all_links):
-        more = message(
-            "{shown_links} of the {all_links} strongest links shown; --top {all_links} shows them",
-            shown_links=len(shown_links),
-            all_links=len(all_links),
-        )
-    block = stack(top, Lines(tuple(lines)), remark(more, view))
-    return fit_to_view(block, view)
+        more = message("{shown_links} of the {all_links} strongest links shown; --top {all_links} shows them", **counts)
+    return fit_to_view(stack(top, Lines(tuple(lines)), remark(more, view)), view)
 
 
 def layer_and_head(link: PlacedLink) -> str:
     """Such as `L5 H11`."""
     return f"L{link.layer} H{link.head}"
-
-
-def _parts(
-    link: WeightedLink, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
-) -> tuple[str, str, str]:
-    ends = ((link.query, queries), (link.key, keys))
-    query, key = (position_and_text(index, texts[index], name, view) for index, texts in ends)
-    return place, query, key
 
 
 VECTOR_GAP = 3
@@ -312,49 +282,36 @@ def vectors(
     write_length = writer(lengths, view.precision)
     index = len(str(max(numbers)))
     name = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
-    slot = (
-        1 + max(len(write(float(bound(matrix)))) for bound in (np.nanmin, np.nanmax))
-        if np.isfinite(matrix).any()
-        else 4
-    )
-    slot = max(slot, 1 + len(str(matrix.shape[1] - 1)))
+    slot = 1 + max(widest_number(matrix, write) or 3, len(str(matrix.shape[1] - 1)))
     norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
     side_width = index + 1 + name + 1
     room = view.width - side_width - norm
-    shown_rows: ShownPositions = list(range(len(names))) if view.full else ends(len(names), ROWS)
+    shown_rows: ShownPositions = list(range(len(names))) if view.full else first_and_last(len(names), ROWS, last=1)
 
     def panel(columns: ShownPositions) -> Lines:
-        head: list[Piece] = [(" " * side_width, "")]
-        head += [
-            (
-                pad(".." if view.ascii else "…", VECTOR_GAP, "right")
-                if column is None
-                else pad(str(column), slot, "right"),
-                FAINT,
-            )
-            for column in columns
-        ]
-        out = [(*head, (pad("|x|", norm, "right"), FAINT))]
+        gap = pad(".." if view.ascii else "…", VECTOR_GAP, "right")
+        heads = [gap if column is None else pad(str(column), slot, "right") for column in columns]
+        out: list[Line] = [((" " * side_width, ""), *((text, FAINT) for text in (*heads, pad("|x|", norm, "right"))))]
         for row in shown_rows:
             if row is None:
-                out.append(((pad("⋮" if not view.ascii else ":", index, "right"), FAINT),))
+                out.append(((pad(":" if view.ascii else "⋮", index, "right"), FAINT),))
                 continue
-            pieces: list[Piece] = [(pad(str(numbers[row]), index, "right") + " ", FAINT)]
-            pieces.append((pad(cut(names[row], name, ascii=view.ascii), name + 1), ""))
-            pieces += [
-                (" " * VECTOR_GAP if column is None else pad(write(float(matrix[row, column])), slot, "right"), "")
+            number, row_name = pad(str(numbers[row]), index, "right"), cut(names[row], name, ascii=view.ascii)
+            entries = [
+                " " * VECTOR_GAP if column is None else pad(write(float(matrix[row, column])), slot, "right")
                 for column in columns
             ]
-            out.append((*pieces, (pad(write_length(float(lengths[row])), norm, "right"), FAINT)))
+            length = pad(write_length(float(lengths[row])), norm, "right")
+            texts = [(pad(row_name, name + 1), ""), *((entry, "") for entry in entries)]
+            out.append(((number + " ", FAINT), *texts, (length, FAINT)))
         return Lines(tuple(out))
 
     if view.full:
         body = stack_spaced(*(panel(list(group)) for group in panels([slot] * matrix.shape[1], room)))
         return fit_to_view(stack(top, body), view)
-    columns = both_ends(
-        matrix.shape[1], room // slot if matrix.shape[1] * slot <= room else (room - VECTOR_GAP) // slot
-    )
-    notes = [window_text(shown_rows, numbers, "rows"), window_text(columns, range(matrix.shape[1]), "dimensions")]
+    dimensions = range(matrix.shape[1])
+    columns = first_and_last(len(dimensions), (room - VECTOR_GAP * (len(dimensions) * slot > room)) // slot)
+    notes = [window_text(shown_rows, numbers, "rows"), window_text(columns, dimensions, "dimensions")]
     windows = listing([part for part in notes if part], "; ")
     note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
     return fit_to_view(stack(top, panel(columns), remark(note_text, view)), view)
@@ -375,19 +332,16 @@ def vector_sum(
     side = max(cells(name) for name, _ in (*terms, total)) + 2
     digits, dims = view.precision, 1
     for _ in range(2):  # more digits take room: settle on both
-        dims = (
-            len(total_vector) if view.full else max(min(len(total_vector), (view.width - side) // (digits + SIGN)), 1)
-        )
+        fitting = max((view.width - side) // (digits + SIGN), 1)
+        dims = len(total_vector) if view.full else min(len(total_vector), fitting)
         columns = [([float(value[dim]) for value in values], float(total_vector[dim])) for dim in range(dims)]
         digits = adding_digits(columns, view.precision)
     exact, ends = f"{{:.{digits}f}}".format, " " * (digits - view.precision)
     rows = [[name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)]
     last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in total_vector[:dims])]
-    more = (
-        say(view, "dimensions 0–{last} of {total} shown; --full shows all", last=dims - 1, total=len(total_vector))
-        if dims < len(total_vector)
-        else ""
-    )
+    more, places = "", {"last": dims - 1, "total": len(total_vector)}
+    if dims < len(total_vector):
+        more = say(view, "dimensions 0–{last} of {total} shown; --full shows all", **places)
     names = ["", *map(str, range(dims))]
     return stack(ledger(names, rows, last, view, title=title, note=note), remark(more, view))
 
@@ -464,13 +418,13 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
             stages = (stage_holder.projections if part in PROJECTIONS else stage_holder.stages) or {}
             values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
-                blocks.append(projection_table(stage_table.title, values, note, view))
+                blocks.append(vectors(values, (), view, title=stage_table.title, note=note))
             elif values is not None and not _idle(part, stages):
-                blocks.append(_table(stage_table, values, note, document, view))
-    if not blocks and not document.layers:
+                blocks.append(_stage_values(stage_table, values, note, document, view))
+    if not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
-        return stack(remark(WHY.get(part, message("this run has no {part}", part=part)), view))
+        return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
     return stack_spaced(*blocks)
 
 
@@ -483,15 +437,7 @@ def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
     return earlier is not None and np.array_equal(as_matrix(stages[part]), as_matrix(earlier), equal_nan=True)
 
 
-def projection_table(name: str, values: Numbers, note: str, view: View) -> Lines:
-    """A matrix of weights, [what goes in, what comes out]; rows are numbered.
-
-    name: as in formulas, such as W_Q. values: [in, out]. note: behind the title.
-    """
-    return vectors(values, (), view, title=name, note=note)
-
-
-def _table(stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
+def _stage_values(stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
     rows = texts if numbers is None else [texts[index] for index in numbers]

@@ -21,7 +21,7 @@ from attncli.draw.sentence import (
     not_learned_note,
     words,
 )
-from attncli.draw.shaded_matrix import bar_style, shade, sign, tint
+from attncli.draw.shaded_matrix import bar_style, palette_of, shade, sign, tint
 from attncli.draw.token_names import bare_text, unknown_words_sentence, word_name
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, about, grid, matrix, slot
@@ -36,7 +36,6 @@ from attncli.explore.panels import (
     accent,
     beside,
     blank,
-    palette_of,
     stack_panes,
 )
 from attncli.explore.state import KEYS

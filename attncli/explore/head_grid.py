@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.draw.lines import FAINT, Line, Piece, remark
 from attncli.draw.safe import cells, clusters, cut, label, pad, spell
-from attncli.draw.shaded_matrix import normalise, shade, sign
+from attncli.draw.shaded_matrix import normalise, palette_of, shade, sign
 from attncli.draw.token_names import word_name
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.panels import (
@@ -27,7 +27,6 @@ from attncli.explore.panels import (
     lay_over,
     level_style,
     levels,
-    palette_of,
     pooled,
     whole_cells,
 )

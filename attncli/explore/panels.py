@@ -17,7 +17,7 @@ import numpy as np
 from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, join_sentences, line, line_width, remark, stack
 from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
-from attncli.draw.shaded_matrix import Palette, bar_style, diverging, sequential, shade, sign
+from attncli.draw.shaded_matrix import Palette, bar_style, palette_of, shade, sign
 from attncli.draw.token_names import word_name
 from attncli.draw.tour import STEP_OF_PART, step_title
 from attncli.draw.view import View
@@ -90,11 +90,6 @@ def _split_cell(palette: Palette, upper: int, lower: int) -> Piece:
     if above and below:
         return "▀", f"{above} on {below}"
     return ("▀", above) if above else ("▄", below) if below else (" ", "")
-
-
-def palette_of(view: View, *, signed: bool) -> Palette:
-    """The palette of weights, or of differences."""
-    return diverging(view) if signed else sequential(view)
 
 
 def whole_cells(level_map: NDArray, across: int, view: View, *, signed: bool) -> list[Line]:

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from attncli.draw.heatmap import Map, heatmap, legend, pool, side_by_side
 from attncli.draw.lines import line_width
-from attncli.draw.shaded_matrix import sequential
+from attncli.draw.shaded_matrix import palette_of
 from attncli.draw.view import View
 
 NAN = float("nan")
@@ -59,7 +59,7 @@ def test_pooling_is_the_maximum_of_each_block(values, block: int, how: str) -> N
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (11, 11), (13, 41), (97, 97), (1, 200), (200, 1)])
 def test_a_map_keeps_to_its_room(view: View, shape: tuple[int, int]) -> None:
     values = np.sin(np.arange(shape[0] * shape[1] * 1.0)).reshape(shape) ** 2
-    block = heatmap(values, view, max_width=24, max_height=12, title="t" * 40)
+    block = heatmap(values, view, max_width=24, max_height=12)
     assert block.width <= 24
     assert len(block.rows) <= 12 + 2
     pooled = shape[1] > 24 or shape[0] > (24 if view.color and not view.ascii else 12)
@@ -79,7 +79,7 @@ def test_without_colour_as_text() -> None:
 def test_half_blocks_hold_two_rows_each() -> None:
     values = [[0.0, 1.0], [1.0, NAN], [NAN, 0.5], [NAN, NAN], [1.0, 1.0]]
     block = heatmap(values, View(color=True), max_width=3, max_height=3)
-    dark, light, middle = (sequential(View()).colour(value) for value in (0.0, 1.0, 0.5))
+    dark, light, middle = (palette_of(View()).colour(value) for value in (0.0, 1.0, 0.5))
     assert block.rows == (
         (("▀", f"{dark} on {light}"), ("▀", light)),
         ((" ", ""), ("▀", middle)),
@@ -152,4 +152,4 @@ def test_weights_are_anchored_and_the_legend_has_every_shade() -> None:
     assert half.splitlines()[-1] == "0.00 ···░░░▒▒▒▓▓▓████ 1.00"
     ramp = [style for text, style in legend(View(color=True), 0.0, 1.0).rows[0] if text == "▌"]
     shades = {colour for style in ramp for colour in style.split(" on ")}
-    assert shades == {sequential(View()).colour(at / 47) for at in range(48)}
+    assert shades == {palette_of(View()).colour(at / 47) for at in range(48)}

@@ -20,11 +20,10 @@ from attncli.draw.shaded_matrix import (
     RAMP,
     RAMP_ASCII,
     Palette,
-    diverging,
     ink,
     luminance,
     normalise,
-    sequential,
+    palette_of,
     shade,
     sign,
     tint,
@@ -74,16 +73,19 @@ def test_what_is_further_from_0_stands_out_more(colors: str) -> None:
 
 @pytest.mark.parametrize("colors", AMBER)
 def test_nothing_looks_like_the_ground(colors: str) -> None:
-    for palette in (sequential(View(colors=colors)), diverging(View(colors=colors))):
+    for palette in (palette_of(View(colors=colors)), palette_of(View(colors=colors), signed=True)):
         assert min(printed(palette, colors)) < 0.02
-    for palette in (sequential(View(colors=colors, light=True)), diverging(View(colors=colors, light=True))):
+    for palette in (
+        palette_of(View(colors=colors, light=True)),
+        palette_of(View(colors=colors, light=True), signed=True),
+    ):
         assert max(printed(palette, colors)) > 0.92
-    assert sequential(View(colors=colors)).rgb(0) == sequential(View(colors=colors)).rgb(-3)
+    assert palette_of(View(colors=colors)).rgb(0) == palette_of(View(colors=colors)).rgb(-3)
 
 
 def test_a_word_and_a_cell_of_one_weight_have_one_colour() -> None:
     for view in (View(), View(light=True), View(colors="256"), View(colors="16")):
-        assert [tint(at / 9, view) for at in range(10)] == [sequential(view).style(at / 9) for at in range(10)]
+        assert [tint(at / 9, view) for at in range(10)] == [palette_of(view).style(at / 9) for at in range(10)]
 
 
 def test_ramps() -> None:

@@ -11,12 +11,11 @@ from attncli.draw.numbers import bar, bar_pieces, brief, even_bars, root_of, tim
 from attncli.draw.safe import cells, spell
 from attncli.draw.shaded_matrix import (
     bar_style,
-    both_ends,
-    ends,
+    first_and_last,
     luminance,
     matrix,
+    palette_of,
     panels,
-    sequential,
     strongest,
     visible,
     window_text,
@@ -265,7 +264,7 @@ def test_bars() -> None:
             colour = bytes.fromhex(bar_style(view)[1:])
             bars = luminance((colour[0], colour[1], colour[2]))
             assert max(bars, ground) + 0.05 >= 3 * (min(bars, ground) + 0.05)
-            assert bar_style(view) in {sequential(view).colour(step / 47) for step in range(48)}
+            assert bar_style(view) in {palette_of(view).colour(step / 47) for step in range(48)}
     assert bar_style(View()) == ""
     browser_bars = even_bars(Lines(((("▇ and  ▇▇▊╌ ▇╌", ""),),)))
     assert browser_bars.plain == "▇ and  ██▊╌ █╌"  # a word of a text stays as it is
@@ -283,12 +282,12 @@ def test_numbers() -> None:
 
 
 def test_windows() -> None:
-    assert ends(3, 3) == [0, 1, 2]
-    assert ends(9, 4) == [0, 1, 2, None, 8]
-    assert ends(9, -5) == [0, None, 8]
-    assert both_ends(9, 4) == [0, 1, None, 7, 8]
-    assert both_ends(9, 5) == [0, 1, 2, None, 7, 8]
-    assert window_text(ends(9, 4), range(9), "rows") == "rows 0–2, 8 of 9"
+    assert first_and_last(3, 3, last=1) == [0, 1, 2]
+    assert first_and_last(9, 4, last=1) == [0, 1, 2, None, 8]
+    assert first_and_last(9, -5, last=1) == [0, None, 8]
+    assert first_and_last(9, 4) == [0, 1, None, 7, 8]
+    assert first_and_last(9, 5) == [0, 1, 2, None, 7, 8]
+    assert window_text(first_and_last(9, 4, last=1), range(9), "rows") == "rows 0–2, 8 of 9"
     assert window_text([0, 1], range(2), "rows") == ""
     assert panels([3, 3, 3, 9], 7) == [[0, 1], [2], [3]]
 

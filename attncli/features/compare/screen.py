@@ -167,14 +167,13 @@ def _maps(document: CompareDocument, view: View) -> Lines:
                     max_width=min(2 * size, slot),
                     max_height=size,
                     scale=scale,
-                    low=low,
-                    high=high,
+                    limits=limits,
                 ),
             )
-            for name, key, scale, low, high in (
-                (side_title, "weights_a", "", 0.0, 1.0),
-                ("B", "weights_b", "", 0.0, 1.0),
-                (spell("B − A", ascii=view.ascii), "difference", "signed", -far, far),
+            for name, key, scale, limits in (
+                (side_title, "weights_a", "", (0.0, 1.0)),
+                ("B", "weights_b", "", (0.0, 1.0)),
+                (spell("B − A", ascii=view.ascii), "difference", "signed", (-far, far)),
             )
         ]
         blocks.append(beside(pictures, width=view.width, side=names))

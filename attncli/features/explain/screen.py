@@ -12,7 +12,7 @@ from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, remark, st
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.tables import SHOWN, WHY, projection_table
+from attncli.draw.tables import SHOWN, WHY, vectors
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, LEADS, SHORT, Derivation
 from attncli.features.explain.document import AttentionTopic, ExplainDocument, Products, Scores, SoftmaxRow
@@ -217,7 +217,7 @@ def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
     projections = document.projections or {}
     if part not in projections:
         return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
-    return projection_table(part, projections[part], SHOWN[part].note, view)
+    return vectors(projections[part], (), view, title=part, note=SHOWN[part].note)
 
 
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:

@@ -248,8 +248,7 @@ class Training:
                     view,
                     max_width=wide,
                     max_height=tall,
-                    low=0.0,
-                    high=1.0,
+                    limits=(0.0, 1.0),
                     say_pooled=False,
                 ),
             )

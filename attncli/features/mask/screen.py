@@ -97,7 +97,7 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         size = max(shares.shape)
         names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
         wide = min(view.width, 2 * size + (3 if names else 0))
-        picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
+        picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, limits=(0.0, 1.0))
         pooled = say(
             view,
             "pooled: each cell stands for {block} × {block} pairs and shows the share that is visible",
