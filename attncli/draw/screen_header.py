@@ -13,7 +13,19 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import UNSET, UnsetType
 
 from attncli.documents import AttentionPart, Document, ModelPart, TokenRow, folder_of, mask_name, name_of
-from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, flow, heading, line, localize, remark, stack
+from attncli.draw.lines import (
+    FAINT,
+    Line,
+    Lines,
+    fit_to_view,
+    flow,
+    flow_groups,
+    heading,
+    line,
+    localize,
+    remark,
+    stack,
+)
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
@@ -60,7 +72,7 @@ def header(document: AboutText, view: View) -> Lines:
     """The text, which weights ran and whether they are learned, the conventions, the sizes, and any warnings."""
     is_merged = document.pieces is not UNSET
     count = count_phrase(len(document.tokens), "word" if is_merged else "token")
-    return header_lines(title(document, view), document, view, counts=(count,), words=_words(document))
+    return header_lines(title(document, view), document, view, counts=(count,), words=_merge_notes(document))
 
 
 def header_lines(
@@ -70,19 +82,18 @@ def header_lines(
     model, attention = document.model, document.attention
     mask_meaning = "" if attention.mask == "none" else attention.mask_says or ""
     run_facts = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
-    sizes = [*counts, *_sizes(model), _scale(model, attention, view), f"{attention.backend} {_type(attention)}"]
+    number_type = f"{attention.backend} {attention.compute_dtype or attention.dtype}"
+    sizes = [*counts, *_sizes(model), _scale(model, attention, view), number_type]
     blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
     blocks += [remark(mask_meaning, view), facts(words, view, style=FAINT)]
     blocks += [warning(warning_text, view) for warning_text in document.warnings or ()]
-    block = stack(*blocks)
-    return fit_to_view(block, view)
+    return fit_to_view(stack(*blocks), view)
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
     """Parts one after the other, made safe, broken between parts, and within a part that is too long; "" is none."""
-    pieces = [
-        (row, style) for part in parts if part for row in wrap(localize(part, view), view.width, ascii=view.ascii)
-    ]
+    rows = [wrap(localize(part, view), view.width, ascii=view.ascii) for part in parts]
+    pieces = [(row, style) for rows_of_part in rows for row in rows_of_part]
     return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
 
 
@@ -133,16 +144,12 @@ def _weights(model: ModelPart, view: View) -> list[str]:
             return [safe(str(source), ascii=view.ascii), name]
 
 
-def _words(document: AboutText) -> list[str]:
-    """How tokens were merged, if they were."""
-    pieces = document.pieces
-    if pieces is UNSET:
+def _merge_notes(document: AboutText) -> list[str]:
+    """How tokens were merged to words; nothing where they were not."""
+    if document.pieces is UNSET:
         return []
-    merge_note = message(
-        "{pieces} merged to {tokens}",
-        pieces=count_phrase(len(pieces), "token"),
-        tokens=count_phrase(len(document.tokens), "word"),
-    )
+    pieces, words = count_phrase(len(document.pieces), "token"), count_phrase(len(document.tokens), "word")
+    merge_note = message("{pieces} merged to {tokens}", pieces=pieces, tokens=words)
     return [merge_note, message("weights to a word are summed, from a word averaged")]
 
 
@@ -157,6 +164,7 @@ def _depth(model: ModelPart, view: View) -> str:
 
 
 def _sizes(model: ModelPart) -> list[str]:
+    """Key heads where they are fewer than heads, and the widths d_model, d_k and d_v."""
     kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
     widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
     return [*kv_heads, *([] if model.d_model is None else [f"d_model {model.d_model}"]), *widths]
@@ -172,29 +180,20 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
 
 
 def _conventions(attention: AttentionPart, view: View) -> list[str]:
+    """The mask, the positions, and what else an attention has of its own."""
     parts = [*mask_and_position(attention.mask, attention.position, view)]
-    parts += [message("soft-cap {softcap}", softcap=brief(attention.softcap))] if attention.softcap is not None else []
-    parts += (
-        [message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))]
-        if attention.hashing
-        else []
-    )
+    if attention.softcap is not None:
+        parts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
+    if attention.hashing:
+        parts.append(message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii)))
     return parts
-
-
-def _type(attention: AttentionPart) -> str:
-    """The type that was computed in."""
-    return str(attention.compute_dtype or attention.dtype)
 
 
 def mask_and_position(mask: str, position: str, view: View) -> tuple[str, str]:
     """Such as `mask causal`, `position none`."""
-    return (
-        mask_name(safe(mask, ascii=view.ascii)),
-        message("position none")
-        if position == "none"
-        else message("position {position}", position=safe(position, ascii=view.ascii)),
-    )
+    none, safe_position = message("position none"), safe(position, ascii=view.ascii)
+    position_text = none if position == "none" else message("position {position}", position=safe_position)
+    return mask_name(safe(mask, ascii=view.ascii)), position_text
 
 
 COUNTS = {
@@ -209,12 +208,12 @@ COUNTS = {
     "tensor": plural("{count} tensor", "{count} tensors", count=1),
     "model": plural("{count} model in the hub's cache", "{count} models in the hub's cache", count=1),
 }
-"""What is counted on screens."""
+"""What is counted on screens, by the noun of one."""
 
 
-def count_phrase(count: int, what: str) -> Message:
-    """Such as `1 layer`, `8 heads`. what: one of `COUNTS`."""
-    return Message(COUNTS[what].template, {"count": count}, COUNTS[what].plurals)
+def count_phrase(count: int, noun: str) -> Message:
+    """A count with its noun, such as `1 layer`, `8 heads`. noun: one of `COUNTS`."""
+    return Message(COUNTS[noun].template, {"count": count}, COUNTS[noun].plurals)
 
 
 def shown_tokens(document: AboutText, view: View) -> Lines:
@@ -225,49 +224,27 @@ def shown_tokens(document: AboutText, view: View) -> Lines:
 def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") -> Lines:
     """The tokens with their positions, special ones named and in italics; the first `MOST` unless the view is full."""
     tokens_shown = tokens if view.full else tokens[:MOST]
-    rest_note = (
-        message(
-            "first {shown} of {tokens} tokens shown; --full shows all"
-            if noun == "token"
-            else "first {shown} of {tokens} words shown; --full shows all",
-            shown=len(tokens_shown),
-            tokens=len(tokens),
-        )
-        if len(tokens_shown) < len(tokens)
-        else ""
+    rest_note = message(
+        "first {shown} of {tokens} tokens shown; --full shows all"
+        if noun == "token"
+        else "first {shown} of {tokens} words shown; --full shows all",
+        shown=len(tokens_shown),
+        tokens=len(tokens),
     )
-    mark = ":" if view.ascii else " "
-    rows: list[Line] = []
-    row: list[Piece] = []
-    row_width = 0
+    groups: list[Line] = []
     for token in tokens_shown:
-        index = f"{token.index}{mark}"
+        index = f"{token.index}:" if view.ascii else f"{token.index} "
         text = cut(label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
-        size = len(index) + cells(text)
-        if row and row_width + 2 + size > view.width:
-            rows.append(tuple(row))
-            row, row_width = [], 0
-        if row:
-            row.append(("  ", ""))
-        row += [(index, FAINT), (text, "italic" if token.special else "")]
-        row_width += size + (2 if row_width else 0)
-    lines = Lines((*rows, tuple(row)) if row else ())
+        groups.append(((index, FAINT), (text, "italic" if token.special else "")))
     special = listing(str(token.index) for token in tokens if token.special)
-    block = stack(
-        heading(
-            count_phrase(len(tokens), noun), message("special: {special}", special=special) if special else "", view
-        ),
-        lines,
-        remark(rest_note, view),
-    )
-    return fit_to_view(block, view)
-
-
-# The line above one of several texts.
+    special_note = message("special: {special}", special=special) if special else ""
+    top = heading(count_phrase(len(tokens), noun), special_note, view)
+    rest = remark(rest_note, view) if len(tokens_shown) < len(tokens) else Lines()
+    return fit_to_view(stack(top, flow_groups(groups, width=view.width), rest), view)
 
 
 def numbered_title(place: int, document: Document, view: View) -> Lines:
-    """The number of a text, from 0, and the text itself where the screen below does not begin with it."""
+    """The line above one of several texts: its number, from 0, and the text where the screen does not begin with it."""
     number = say(view, "text {number}", number=place)
     if view.show is None and not view.brief:
         return heading(number, "", view)
@@ -296,15 +273,10 @@ def screen_of(schema: str) -> Screen:
 
     def screen(document: Any, view: View) -> Lines:
         marked_document = mark_unknown_words(document)
+        lines: Lines = draw(marked_document, view)
         if marked_document is document:
-            plain_lines: Lines = draw(document, view)
-            return plain_lines
-        lines = draw(marked_document, view)
+            return lines
         return fit_to_view(stack(lines, unknown_words_note(document, lines, view)), view)
 
-    return Screen(
-        screen,
-        getattr(module, f"{name}_rows"),
-        getattr(module, f"{name}_sentences", None),
-        getattr(module, f"{name}_page", None),
-    )
+    sentences, page = (getattr(module, f"{name}_{part}", None) for part in ("sentences", "page"))
+    return Screen(screen, getattr(module, f"{name}_rows"), sentences, page)

@@ -14,10 +14,10 @@ from msgspec import UNSET
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, stack
 from attncli.draw.numbers import percent
-from attncli.draw.safe import cells, clusters, cut, label, safe, spell
+from attncli.draw.safe import cells, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
-from attncli.draw.token_names import MARK, claim, quoted_ends, quoted_token
+from attncli.draw.token_names import MARK, claim, claim_link, quoted_ends, quoted_token
 from attncli.draw.view import View
 from attncli.features.run.document import RunDocument, RunHead
 from attncli.language import Message, listing, message, say
@@ -154,27 +154,22 @@ def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
 
 def _word_pieces(word: Word, view: View, opens: bool, closes: bool) -> list[Piece]:
     """A word's pieces; a bracket before the first of chosen words in a row, and one after the last."""
-    text = _fitting(safe(word.text, ascii=view.ascii), view)
-    faint = FAINT if word.quiet else ""
-    if word.is_chosen:
-        inner = _tint_word(text, word.share, view, "bold")
-        return [*([("[", "bold")] if opens else []), *inner, *([("]", "bold")] if closes else [])]
-    return _tint_word(text, word.share, view, faint)
+    # no wider than a line, with room for what stands around it
+    text = cut(safe(word.text, ascii=view.ascii), max(view.width - 4, 1), ascii=view.ascii)
+    if not word.is_chosen:
+        return [_tint_word(text, word.share, view, FAINT if word.quiet else "")]
+    inner = _tint_word(text, word.share, view, "bold")
+    return [*([("[", "bold")] if opens else []), inner, *([("]", "bold")] if closes else [])]
 
 
-def _tint_word(text: str, share: float | None, view: View, style: str) -> list[Piece]:
+def _tint_word(text: str, share: float | None, view: View, style: str) -> Piece:
+    """A word in its tint over its own style, or between `MARKS` where there is no colour; as it is below `LEAST`."""
     if share is None or share < LEAST:
-        return [(text, style)]
+        return text, style
     if view.color:
-        return [(text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip())]
+        return text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip()
     mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(min(share, 1.0) * 4), 3)]
-    return [(f"{mark}{text}{mark}", style)]
-
-
-def _fitting(text: str, view: View) -> str:
-    """A word no wider than a line, with room for what stands around it."""
-    room = max(view.width - 4, 1)
-    return text if cells(text) <= room or not list(clusters(text)) else cut(text, room, ascii=view.ascii)
+    return f"{mark}{text}{mark}", style
 
 
 def scale(view: View) -> Lines:
@@ -217,9 +212,8 @@ def shaded_cross_texts(document: CrossDocument, view: View) -> Lines:
     no_shares: list[float | None] = [None] * len(document.queries)
     query_sentence = sentence(words(document.query_text, document.queries, no_shares, frozenset({link.query})), view)
     row = as_matrix(head.weights)[link.query]
-    keys = shaded_sentence(
-        document.key_text, document.keys, row, view, query=None, tint=message("tint: the weight that the word gets")
-    )
+    tint = message("tint: the weight that the word gets")
+    keys = shaded_sentence(document.key_text, document.keys, row, view, query=None, tint=tint)
     return stack(query_sentence, keys)
 
 
@@ -229,14 +223,8 @@ def shaded_comparison(document: CompareDocument, head: ComparedHead, query: int,
     places = [index_a for index_a, _ in document.aligned]
     differences = np.zeros(len(document.a.tokens))
     differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[: len(places)]
-    return shaded_sentence(
-        document.a.text,
-        document.a.tokens,
-        differences,
-        view,
-        query=query,
-        tint=message("tint: by how much the word's weight differs"),
-    )
+    tint = message("tint: by how much the word's weight differs")
+    return shaded_sentence(document.a.text, document.a.tokens, differences, view, query=query, tint=tint)
 
 
 SECOND = 0.5
@@ -275,18 +263,16 @@ def run_answer(document: RunDocument, view: View) -> Lines:
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
     """The answer in words: about its query, or the strongest link of all; then whether the weights are learned."""
-    tokens, queries, head_links = document.tokens, document.queries, strongest(document)
+    tokens, head_links = document.tokens, strongest(document)
     answer_sentences: list[str] = []
-    if queries:
-        answer_sentences += _query_sentences(document, queries[0], head_links, view)
-    else:
-        link = _link_of_choice(document, head_links)
-        answer_sentences += [] if link is None else [_link_sentence(document, link, view)]
-        answer_sentences += (
-            [say(view, "Queries that see a single key are not counted: all of their weight is there.")]
-            if link is not None and link.weight < head_links[0].weight
-            else []
-        )
+    if document.queries:
+        answer_sentences += _query_sentences(document, document.queries[0], head_links, view)
+    elif (link := _link_of_choice(document, head_links)) is not None:
+        several, ends = len(document.overview or _heads(document)) > 1, quoted_ends(tokens, tokens, link, view)
+        answer_sentences.append(strongest_link_sentence(link, ends, view, several=several))
+        if link.weight < head_links[0].weight:
+            note = message("Queries that see a single key are not counted: all of their weight is there.")
+            answer_sentences.append(say(view, note))
     none = (
         message(
             "No link is left to name: words that the model does not know, special tokens, the "
@@ -299,7 +285,8 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
             "first word are not counted (--all-links counts all)."
         )
     )
-    answer_sentences += [say(view, none)] if tokens and not answer_sentences and left_out_note(document) else []
+    if tokens and not answer_sentences and document.links_leave_out:
+        answer_sentences.append(say(view, none))
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
@@ -331,10 +318,7 @@ def strongest(document: RunDocument) -> list[HeadLink]:
     entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
     head_links = [HeadLink(link.query, link.key, link.weight, entry.layer, entry.head) for entry, link in entries]
     head_links += [HeadLink(link.query, link.key, link.weight, link.layer, link.head) for link in document.links]
-    return sorted(
-        dict.fromkeys(head_links),
-        key=lambda head_link: (-head_link.weight, head_link.layer, head_link.head, head_link.query, head_link.key),
-    )
+    return sorted(set(head_links), key=lambda link: (-link.weight, link.layer, link.head, link.query, link.key))
 
 
 def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
@@ -361,6 +345,7 @@ def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
 
 
 def _heads(document: RunDocument) -> list[RunHead]:
+    """The heads whose weights the document holds."""
     return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
 
 
@@ -386,6 +371,7 @@ def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> l
 
 
 def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | None]:
+    """The weight of the strongest link to each of `count` keys, 0 without one. head_links: strongest first."""
     shares: list[float | None] = [0.0] * count
     for link in reversed(head_links):
         if link.key < count:
@@ -400,92 +386,65 @@ def _query_sentences(document: RunDocument, query: int, head_links: Sequence[Hea
     average = document.average
     query_text = quoted_token(document.tokens, query, view, beside=[link.key for link in query_links[:2]])
     if not query_links:
-        blind = any(row.query == query for row in document.empty_rows)
-        return (
-            [say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)] if blind else []
-        )
+        is_blind = any(row.query == query for row in document.empty_rows)
+        blind = say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)
+        return [blind] if is_blind else []
     first = query_links[0]
-    visible_count = _visible(document, query)
+    visible_count = _visible_keys(document, query)
     if first.weight < EVEN / max(visible_count, 1):
-        return [
-            say(
-                view,
-                "{query} spreads its weight almost evenly: no word gets more than {weight}, and an "
-                "even share is {even}.",
-                query=query_text,
-                weight=format_number(first.weight, view),
-                even=format_number(1 / visible_count, view),
-            )
-        ]
-    second = next(
-        (link for link in query_links if link.key != first.key and link.weight >= SECOND * first.weight), None
-    )
+        weight, even = format_number(first.weight, view), format_number(1 / visible_count, view)
+        template = message(
+            "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even share is {even}."
+        )
+        return [say(view, template, query=query_text, weight=weight, even=even)]
+    further = (link for link in query_links if link.key != first.key and link.weight >= SECOND * first.weight)
+    second = next(further, None)
     answer_sentences = [_looks_sentence(document, query_text, first, second, several, view)]
     if several and average is not UNSET:
         top = int(np.argmax(average))
         if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
             key = quoted_token(document.tokens, top, view, beside=(query, first.key))
-            answer_sentences.append(
-                say(
-                    view,
-                    "Over all heads the largest share of its weight rests on {key} ({weight}).",
-                    key=key,
-                    weight=format_number(average[top], view),
-                )
-            )
+            weight = format_number(average[top], view)
+            template = message("Over all heads the largest share of its weight rests on {key} ({weight}).")
+            answer_sentences.append(say(view, template, key=key, weight=weight))
     return answer_sentences
 
 
 def _looks_sentence(
     document: RunDocument, query_text: str, first: HeadLink, second: HeadLink | None, several: bool, view: View
 ) -> str:
+    """At which key a query looks most, and at which then. several: whether their heads are to be told."""
     links = [link for link in (first, second) if link is not None]
     beside = (first.query, *(link.key for link in links))
-    keys = [
-        claim(
-            quoted_token(document.tokens, link.key, view, beside=beside),
-            view,
-            layer=link.layer,
-            head=link.head,
-            query=link.query,
-            key=link.key,
-        )
-        for link in links
-    ]
-    if several:
-        weights = [format_number(link.weight, view) for link in links]
-        place = {"query": query_text, "key": keys[0], "weight": weights[0], "layer": first.layer, "head": first.head}
-        if second is None:
-            return say(view, "{query} looks most at {key} ({weight}, layer {layer} head {head}).", **place)
-        return say(
-            view,
-            "{query} looks most at {key} ({weight}, layer {layer} head {head}), and at "
-            "{second_key} ({second_weight}, layer {second_layer} head {second_head}).",
-            **place,
-            second_key=keys[1],
-            second_weight=weights[1],
-            second_layer=second.layer,
-            second_head=second.head,
-        )
-    return looks_most_sentence(query_text, [(key, link.weight) for key, link in zip(keys, links, strict=True)], view)
+    keys = [claim_link(quoted_token(document.tokens, link.key, view, beside=beside), link, view) for link in links]
+    if not several:
+        shares = [link.weight for link in links]
+        return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
+    weights = [format_number(link.weight, view) for link in links]
+    places = {"query": query_text, "key": keys[0], "weight": weights[0], "layer": first.layer, "head": first.head}
+    if second is None:
+        return say(view, "{query} looks most at {key} ({weight}, layer {layer} head {head}).", **places)
+    places |= {"second_key": keys[1], "second_weight": weights[1]}
+    return say(
+        view,
+        "{query} looks most at {key} ({weight}, layer {layer} head {head}), and at "
+        "{second_key} ({second_weight}, layer {second_layer} head {second_head}).",
+        second_layer=second.layer,
+        second_head=second.head,
+        **places,
+    )
 
 
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
     """Which key the query looks at most in one head, and at which then. keys: one or two, each with its weight."""
     (key, share), *others = keys
+    places = {"query": query, "key": key, "share": percent(share)}
     if not others:
-        return say(
-            view, "{query} looks most at {key}: {share} of its weight.", query=query, key=key, share=percent(share)
-        )
+        return say(view, "{query} looks most at {key}: {share} of its weight.", **places)
     (second_key, second_share), *_ = others
+    places |= {"second_key": second_key, "second_share": percent(second_share)}
     return say(
-        view,
-        "{query} looks most at {key} ({share} of its weight), then at {second_key} ({second_share}).",
-        query=query,
-        key=key,
-        share=percent(share),
-        second_key=second_key,
-        second_share=percent(second_share),
+        view, "{query} looks most at {key} ({share} of its weight), then at {second_key} ({second_share}).", **places
     )
 
 
@@ -497,44 +456,31 @@ def strongest_link_sentence(link: PlacedLink, ends: Sequence[str], view: View, *
         else message("The strongest link: {query} looks at {key} with {share} of its weight.")
     )
     query, key = ends
-    key = claim(key, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
+    key = claim_link(key, link, view)
     return say(view, template, query=query, key=key, share=percent(link.weight), layer=link.layer, head=link.head)
 
 
-def _link_sentence(document: RunDocument, link: HeadLink, view: View) -> str:
-    several = len(document.overview or _heads(document)) > 1
-    ends = quoted_ends(document.tokens, document.tokens, link, view)
-    return strongest_link_sentence(link, ends, view, several=several)
-
-
-def _visible(document: RunDocument, query: int) -> int:
-    """Keys that the query sees, by the scores where there are any, else all."""
-    for head in _heads(document):
-        rows = document.queries or range(len(document.tokens))
-        if head.scores is not UNSET and query in rows:
-            row = as_matrix(head.scores)[list(rows).index(query)]
-            return int(np.isfinite(row).sum())
-    return len(document.tokens)
+def _visible_keys(document: RunDocument, query: int) -> int:
+    """How many keys the query sees, by the scores of the first head that has some; all keys without scores."""
+    rows = list(document.queries or range(len(document.tokens)))
+    scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
+    if scores is None or query not in rows:
+        return len(document.tokens)
+    return int(np.isfinite(as_matrix(scores)[rows.index(query)]).sum())
 
 
 def not_learned_note(model: ModelPart, view: View) -> str:
     """That weights are not learned, for those that are not; else ""."""
-    match model.source:
-        case "seeded":
-            return say(
-                view,
-                "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern means nothing.",
-                seed=model.seed,
-            )
-        case "random":
-            return say(
-                view,
-                "The weights are drawn at random (seed {seed}), not learned: the arithmetic is real, "
-                "the pattern means nothing.",
-                seed=model.seed,
-            )
-        case _:
-            return ""
+    notes = {
+        "seeded": message(
+            "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern means nothing."
+        ),
+        "random": message(
+            "The weights are drawn at random (seed {seed}), not learned: the arithmetic is real, "
+            "the pattern means nothing."
+        ),
+    }
+    return say(view, notes[model.source], seed=model.seed) if model.source in notes else ""
 
 
 def format_number(value: float, view: View) -> str:
@@ -552,14 +498,8 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     shares: list[float | None] = [0.0] * len(document.tokens)
     shares[document.key] = first.weight
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
-    tint = remark(
-        say(
-            view,
-            "tint: the weight of this link in {head}",
-            head=say(view, "layer {layer} head {head}", layer=first.layer, head=first.head),
-        ),
-        view,
-    )
+    head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
+    tint = remark(say(view, "tint: the weight of this link in {head}", head=head), view)
     return stack(tinted_sentence, tint, answer_lines)
 
 

@@ -41,7 +41,7 @@ from attncli.draw.shaded_matrix import (
     widest_number,
     window_text,
 )
-from attncli.draw.token_names import Ends, key_names, position_and_text
+from attncli.draw.token_names import Ends, HeadEnds, key_names, position_and_text
 from attncli.draw.view import View
 from attncli.language import listing, message, say, term
 
@@ -183,16 +183,8 @@ class WeightedLink(Ends, Protocol):
         """How much of its attention it gives, 0 to 1."""
 
 
-class PlacedLink(WeightedLink, Protocol):
+class PlacedLink(WeightedLink, HeadEnds, Protocol):
     """A link whose head is known."""
-
-    @property
-    def layer(self) -> int:
-        """From 0."""
-
-    @property
-    def head(self) -> int:
-        """From 0."""
 
 
 AnyLink = TypeVar("AnyLink", bound=WeightedLink)

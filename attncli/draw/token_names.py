@@ -57,12 +57,12 @@ def marked_text(token: NamedToken) -> str:
 
 
 def word_name(token: NamedToken) -> str:
-    """The same without the blanks around it, unless it is nothing else."""
+    """A token's text with `MARK` where it is unknown, without the blanks around it unless it is nothing else."""
     return marked_text(token).strip() or token.text
 
 
 def bare_text(token: NamedToken) -> str:
-    """A token's text without the mark."""
+    """A token's text without the `MARK` of an unknown word."""
     return token.text.removesuffix(MARK) if token.unknown else token.text
 
 
@@ -81,6 +81,7 @@ def mark_unknown_words(document: PartOrDocument) -> PartOrDocument:
 
 
 def _marked_entry(entry: Any) -> Any:
+    """An entry of a list with its unknown words marked: a token by its text, a part by its members."""
     if not _is_token(entry):
         return mark_unknown_words(entry)
     return replace(entry, text=marked_text(entry)) if entry.unknown else entry
@@ -98,66 +99,51 @@ def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True)
     from attncli.inputs.word_groups import unknown_words
 
     text_of_note: dict[str, str] = {}
-    for text, tokens in _texts(document):
+    for text, tokens in _texts_with_unknown_words(document):
         count = unknown_words(text, tokens_of(tokens))
         if count[0]:
             text_of_note.setdefault(unknown_words_sentence(*count, view, has_marks=has_marks), text)
     if len(text_of_note) < 2:
         return list(text_of_note)
-    return [_of_text(text, note, view) for note, text in text_of_note.items()]
+    return [_note_of_text(text, note, view) for note, text in text_of_note.items()]
 
 
 def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
     """That so many of a text's words are unknown to its model. has_marks: whether each has its mark somewhere."""
-    if not has_marks:
-        if unknown == 1:
-            return say(
-                view,
-                "1 of {words} words is unknown to this model: any other unknown word would be the same to it.",
-                words=total,
-            )
-        return say(
-            view,
-            "{count} of {words} words are unknown to this model: it cannot tell them apart.",
-            count=unknown,
-            words=total,
+    if has_marks:
+        one = message(
+            "{count} of {words} words is unknown to this model: any other unknown word would be the same to it. "
+            "A ? marks it."
         )
-    if unknown == 1:
-        return say(
-            view,
-            "{count} of {words} words is unknown to this model: any other unknown word would be "
-            "the same to it. A ? marks it.",
-            count=unknown,
-            words=total,
+        several = message(
+            "{count} of {words} words are unknown to this model: it cannot tell them apart. A ? marks each of them."
         )
-    return say(
-        view,
-        "{count} of {words} words are unknown to this model: it cannot tell them apart. A ? marks each of them.",
-        count=unknown,
-        words=total,
-    )
+    else:
+        one = message("1 of {words} words is unknown to this model: any other unknown word would be the same to it.")
+        several = message("{count} of {words} words are unknown to this model: it cannot tell them apart.")
+    return say(view, one if unknown == 1 else several, count=unknown, words=total)
 
 
-def _of_text(text: str, note: str, view: View) -> str:
+def _note_of_text(text: str, note: str, view: View) -> str:
+    """A note with the beginning of the text that it is about; the note alone for no text."""
     begins = say(view, '"{text}"', text=cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
     return say(view, "In {text}: {note}", text=begins, note=note) if text else note
 
 
-def _texts(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:
-    """The texts of a document and of its parts, with their tokens; pieces in place of the words made of them."""
+def _texts_with_unknown_words(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:
+    """The texts of a document and of its parts that hold unknown words, each with its tokens, or with the pieces that
+    its words were made of."""
     for name, value in _members(document):
         if isinstance(value, list) and name in TEXT_OF and any(_is_token(entry) and entry.unknown for entry in value):
             pieces = getattr(document, "pieces", UNSET)
             yield getattr(document, TEXT_OF[name], ""), pieces if name == "tokens" and pieces else value
-        elif isinstance(value, list):
-            for entry in value:
-                yield from _texts(entry)
         else:
-            yield from _texts(value)
+            for entry in value if isinstance(value, list) else (value,):
+                yield from _texts_with_unknown_words(entry)
 
 
 def _members(part: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a part that may hold tokens: other parts, and lists of parts."""
+    """The members of a part that may hold tokens, by name: other parts, and lists of parts."""
     for name in getattr(part, "__struct_fields__", ()):
         value = getattr(part, name)
         first = value[0] if isinstance(value, list) and value else value
@@ -182,6 +168,18 @@ class Ends(Protocol):
     @property
     def key(self) -> int:
         """The token looked at."""
+
+
+class HeadEnds(Ends, Protocol):
+    """Such a link of a head that is known."""
+
+    @property
+    def layer(self) -> int:
+        """From 0."""
+
+    @property
+    def head(self) -> int:
+        """From 0."""
 
 
 CLAIM, TARGET_END, CLAIM_END = "\ue001", "\ue002", "\ue003"
@@ -211,6 +209,11 @@ def claim(
     return f"{text[:first]}{CLAIM}{target}{TARGET_END}{text[first:last]}{CLAIM_END}{text[last:]}"
 
 
+def claim_link(text: str, link: HeadEnds, view: View) -> str:
+    """The text marked as `claim` does, with the head of a link and both of its ends."""
+    return claim(text, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
+
+
 def split_claims(sentence: str) -> list[str | tuple[str, str]]:
     """A sentence in pieces: texts, and claims as (text, what it leads to: `h=2.1&q=7&k=13`)."""
     texts = CLAIMS.split(sentence)
@@ -228,7 +231,7 @@ def capitalize(text: str) -> str:
 
 
 def capitalized(write: Callable[Arguments, Iterable[str]]) -> Callable[Arguments, list[str]]:
-    """Makes of a function that yields sentences one that returns them, each with a capital letter."""
+    """Make of a function that yields sentences one that returns them as a list, each with a capital letter."""
 
     @wraps(write)
     def sentences(*arguments: Arguments.args, **settings: Arguments.kwargs) -> list[str]:
@@ -258,7 +261,7 @@ def quote_text(text: str, view: View) -> str:
 
 
 def quoted_word(text: str, view: View) -> str:
-    """The same without the blanks around it, unless it is nothing else."""
+    """A word in the quotes of the language, without the blanks around it unless it is nothing else."""
     return quote_text(text.strip() or text, view)
 
 
@@ -271,10 +274,7 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: 
         return quote_text("bias_k", view)
     token = tokens[index]
     name = quote_text(bare_text(token), view)
-    alike = any(
-        position != index and position < len(tokens) and tokens[position].text == token.text for position in beside
-    )
-    if alike:
+    if any(place != index and place < len(tokens) and tokens[place].text == token.text for place in beside):
         return say(view, "{name} ({place}, unknown)" if token.unknown else "{name} ({place})", name=name, place=index)
     return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
@@ -296,7 +296,7 @@ def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: End
 
 
 def short(text: str, room: int, view: View) -> str:
-    """A token's text in at most `room` cells."""
+    """A token's text for a table, cut to at most `room` cells."""
     return cut(label(text, ascii=view.ascii), room, ascii=view.ascii)
 
 

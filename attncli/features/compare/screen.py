@@ -15,7 +15,7 @@ from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
-from attncli.draw.token_names import claim, quote_text, quoted_ends, quoted_token, region_name, short
+from attncli.draw.token_names import claim_link, quote_text, quoted_ends, quoted_token, region_name, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.compare.document import ComparedHead, CompareDocument, HeadPlace, MovedWeight, SignedDifference
 from attncli.language import listing, message, plural, say, term
@@ -452,7 +452,7 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
         return [say(view, none), *_output_and_cost(document, view)]
     head = _head_of(document, link)
     query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
-    key = claim(key, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
+    key = claim_link(key, link, view)
     a, b = (f"{value:.{view.precision}f}" for value in (link.a, link.b))
     if a == b:
         a, b = (f"{value:.3g}" for value in (link.a, link.b))

@@ -13,7 +13,7 @@ from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import capitalize, claim, quoted_token, quoted_word, token_reference
+from attncli.draw.token_names import capitalize, claim_link, quoted_token, quoted_word, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import grids
 from attncli.features.why.document import (
@@ -332,7 +332,7 @@ def _next_command(document: WhyDocument, view: View) -> str:
 def _looks(document: WhyDocument, view: View) -> str:
     query, key = _of_words(document, view)
     link = document.link
-    key = claim(key, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
+    key = claim_link(key, link, view)
     places = {"query": query, "key": key, "weight": f"{document.weight:.2f}", "layer": link.layer, "head": link.head}
     if len(document.row) == 1:
         return say(
