@@ -233,11 +233,11 @@ ATTENDING = {"head": "self"}
 def test_letters_stand_in_families_that_have_them() -> None:
     family = "👩\u200d👩\u200d👧"
     assert "Emoji" not in drawings.SANS + drawings.MONO  # Pango writes digits with it wherever it is named
-    assert drawings.pieces(f"a{family}b") == ["a", family, "b"]
-    assert drawings.pieces("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
-    assert drawings.pieces("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
-    assert drawings.pieces("שלום  →  עולם") == ["שלום", "  →  ", "עולם"]
-    assert drawings.pieces("a → b") == ["a → b"]
+    assert drawings.text_runs(f"a{family}b") == ["a", family, "b"]
+    assert drawings.text_runs("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
+    assert drawings.text_runs("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
+    assert drawings.text_runs("שלום  →  עולם") == ["שלום", "  →  ", "עולם"]
+    assert drawings.text_runs("a → b") == ["a → b"]
     assert [drawings.family(text) == drawings.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")] == [
         True,
         True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Literal, assert_never
 
@@ -62,7 +62,7 @@ from attncli.features.run.document import RegionPart, RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, has_steps, metric_name
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
-from attncli.language import contextual, listing, message, plural, say, translate
+from attncli.language import contextual, listing, message, plural, say
 from attncli.measure.metric import METRIC_TITLES
 from attncli.measure.run_record import check_heads
 
@@ -127,17 +127,11 @@ def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -
     if weights:
         top = _draw_maps(drawing, document, weights, top, scale, view)
     if head_metrics:
-        titles = {
-            name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name for name in head_metrics[0].metrics
-        }
+        names = head_metrics[0].metrics
+        titles = {name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name for name in names}
         heads = [_figure_head(metrics, view) for metrics in head_metrics]
-        draw_metrics(
-            drawing,
-            heads,
-            titles,
-            top + (20 if weights else 0),
-            line_note=say(view, "line: what uniform weights would give"),
-        )
+        note = say(view, "line: what uniform weights would give")
+        draw_metrics(drawing, heads, titles, top + (20 if weights else 0), line_note=note)
 
 
 def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -149,8 +143,9 @@ def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _draw_maps(
     drawing: Drawing, document: AboutHeads, head_weights: list[HeadWeights], top: float, scale: str, view: View
 ) -> float:
+    """The maps of heads, below the sentence of a single query, above the links of a single head. Returns where they end."""
     first = visible(head_weights[0].weights, head_weights[0].scores)
-    rows, keys = _sides(document)
+    rows, keys = _row_and_column_words(document)
     keys = key_names(keys, first)
     maps = [
         FigureMap(
@@ -187,6 +182,7 @@ def _draw_maps(
 
 
 def _title(document: AboutHeads) -> str:
+    """What a document of heads is about: its text, or the name of the file that its tensors are from."""
     match document:
         case CrossDocument():
             return document.query_text
@@ -221,32 +217,23 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                 if row.weights is not UNSET:
                     yield weights_of(row.layer, row.head, row.weights, pool=row.pool or 1)
         case TensorsDocument():
+            several = len(document.batch) > 1
+            template = message("batch {batch} head {head}") if several else message("head {head}")
             for place, entry in enumerate(document.batch):
-                batch_index = ".".join(map(str, entry.index))
-                for captured_head in entry.heads:
-                    if captured_head.weights is not UNSET:
-                        several = len(document.batch) > 1
-                        name = (
-                            say(view, "batch {batch} head {head}", batch=batch_index, head=captured_head.head)
-                            if several
-                            else say(view, "head {head}", head=captured_head.head)
-                        )
-                        yield HeadWeights(
-                            name,
-                            place if several else None,
-                            captured_head.head,
-                            captured_head.weights,
-                            captured_head.scores,
-                        )
+                for tensor_head in entry.heads:
+                    if tensor_head.weights is not UNSET:
+                        number, entry_place = tensor_head.head, place if several else None
+                        name = say(view, template, batch=".".join(map(str, entry.index)), head=number)
+                        yield HeadWeights(name, entry_place, number, tensor_head.weights, tensor_head.scores)
         case _:
             assert_never(document)
 
 
-def _sides(document: AboutHeads) -> tuple[list[str], list[str]]:
+def _row_and_column_words(document: AboutHeads) -> tuple[list[str], list[str]]:
     """The words of the rows and of the columns."""
     match document:
         case TensorsDocument():
-            return [str(index) for index in range(document.queries)], [str(index) for index in range(document.keys)]
+            return [*map(str, range(document.queries))], [*map(str, range(document.keys))]
         case CrossDocument():
             return names_of(document.queries), names_of(document.keys)
         case _:
@@ -264,6 +251,8 @@ def _follows_directly(document: RunDocument, count: int) -> list[bool]:
 
 
 def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
+    """A head's metrics and those of uniform weights, as figures draw them."""
+
     def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
         return {name: metric.value for name, metric in (metrics or {}).items()}
 
@@ -273,8 +262,8 @@ def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
 
 # Figures of effects: what heads change, what they bring back, what they add to a logit.
 
-Row = tuple[int, int, float | None, float | None]
-"""Layer, head, number, and what it is beside."""
+HeadNumber = tuple[int, int, float | None, float | None]
+"""Layer, head, the number of it, and the number to compare it with."""
 
 
 def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> None:
@@ -285,16 +274,9 @@ def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> Non
         for row in document.effects
         if row.attention == "self"
     ]
-    top = draw_title(
-        drawing,
-        document.text,
-        say(
-            view,
-            contextual("figure", "what changes when one head is taken away ({by}): {measure}"),
-            by=_words_of("by", document.by, view),
-            measure=_words_of("measure", name, view),
-        ),
-    )
+    by, measure = _words_of("by", document.by, view), _words_of("measure", name, view)
+    template = contextual("figure", "what changes when one head is taken away ({by}): {measure}")
+    top = draw_title(drawing, document.text, say(view, template, by=by, measure=measure))
     _draw_ranking(drawing, rows, top, view)
 
 
@@ -306,15 +288,9 @@ def _words_of(group: str, name: str, view: View) -> str:
 
 def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None:
     """Draw layers × heads of what each brings back, and the ranking."""
-    top = draw_title(
-        drawing,
-        f"{document.clean}  →  {document.corrupt}",
-        say(
-            view,
-            "clean into corrupt, one head at a time: what it brings back of {measure}",
-            measure=_words_of("patch" if document.measure == "cosine" else "measure", document.measure, view),
-        ),
-    )
+    measure = _words_of("patch" if document.measure == "cosine" else "measure", document.measure, view)
+    subtitle = say(view, "clean into corrupt, one head at a time: what it brings back of {measure}", measure=measure)
+    top = draw_title(drawing, f"{document.clean}  →  {document.corrupt}", subtitle)
     rows = [(row.layer, row.head, row.recovered, None) for row in document.effects if row.attention == "self"]
     _draw_ranking(drawing, rows, top, view)
 
@@ -326,19 +302,13 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
         for part in document.parts
         if part.attention == "self" and part.layer is not None and part.head is not None
     ]
-    source_text, target = label(document.tokens[document.position].text), label(document.target.text)
-    top = draw_title(
-        drawing,
-        document.text,
-        say(
-            view,
-            "what adds to the logit of {target} at {place}: {logit}",
-            target=target,
-            place=source_text,
-            logit=f"{document.logit:.3f}",
-        ),
+    place, target = label(document.tokens[document.position].text), label(document.target.text)
+    logit = f"{document.logit:.3f}"
+    subtitle = say(
+        view, "what adds to the logit of {target} at {place}: {logit}", target=target, place=place, logit=logit
     )
-    top = _grid(drawing, heads, top, view)
+    top = draw_title(drawing, document.text, subtitle)
+    top = _draw_grid(drawing, heads, top, view)
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
     bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
     top = draw_bars(drawing, bars, top + 16)
@@ -370,33 +340,21 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
     total = writer([document.total], 2)(document.total)
     places = {"layer": link.layer, "head": link.head, "weight": f"{document.weight:.2f}", "total": total}
     if isinstance(document.centred, str):
-        subtitle = say(
-            view,
-            "layer {layer} head {head}, weight {weight}: the score is {total} above what the row expects",
-            **places,
+        template = message(
+            "layer {layer} head {head}, weight {weight}: the score is {total} above what the row expects"
         )
     else:
-        subtitle = say(
-            view,
-            "layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}",
-            other=label(document.keys[document.centred.key].text),
-            **places,
-        )
+        template = message("layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}")
+        places["other"] = label(document.keys[document.centred.key].text)
+    subtitle = say(view, template, **places)
     top = draw_title(drawing, f"{query}  →  {key}", f"{subtitle}; {text_note(document, view)}")
     if document.dimensions:
-        title = (
-            say(view, "by pairs of entries that are rotated together")
-            if document.by == "frequency"
-            else say(view, "by entries of q and k")
-        )
-        drawing.text(0, top + 9, title, size=9, bold=True)
-        rows = sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]
-        bars = [
-            bar_of(
-                ", ".join(map(str, row.dimensions[:2])), row.contribution, signed=True, more=_period(row.period, view)
-            )
-            for row in rows
-        ]
+        pairs, entries = message("by pairs of entries that are rotated together"), message("by entries of q and k")
+        drawing.text(0, top + 9, say(view, pairs if document.by == "frequency" else entries), size=9, bold=True)
+        bars = []
+        for row in sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]:
+            period = "" if row.period is None else say(view, "period {period}", period=format_period(row.period))
+            bars.append(bar_of(", ".join(map(str, row.dimensions[:2])), row.contribution, signed=True, more=period))
         draw_bars(drawing, bars, top + 16)
         return
     titles = {
@@ -422,11 +380,7 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
         grid_titles["self"] = say(view, "what earlier heads of {query} add to the advantage", query=query)
     for kind in heads:
         drawing.text(0, top + 9, grid_titles[kind], size=9, bold=True)
-        top = _grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14
-
-
-def _period(period: float | None, view: View) -> str:
-    return "" if period is None else say(view, "period {period}", period=format_period(period))
+        top = _draw_grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14
 
 
 def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
@@ -435,9 +389,9 @@ def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
     return name if source is None else f"{name} ← {label(source[0].text)}{source[1]}"
 
 
-def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> None:
+def _draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> None:
     """Layers × heads, then the heads by the size of their number."""
-    top = _grid(drawing, rows, top, view)
+    top = _draw_grid(drawing, rows, top, view)
     ranking = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))[:RANKED]
     bars = [bar_of(head_name(layer, head, view), value or 0.0, mark=random) for layer, head, value, random in ranking]
     if any(bar.mark is not None for bar in bars):
@@ -446,15 +400,19 @@ def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View)
     draw_bars(drawing, bars, top + 16)
 
 
-def _grid(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> float:
-    grid = head_grid(row[:3] for row in rows)
-    if not grid.values.size:  # it tells of heads together, or of those that look at another text
+def _draw_grid(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> float:
+    """A map of layers × heads. Returns where it ends."""
+    grid_map = _grid_map(say(view, "layers × heads"), (row[:3] for row in rows))
+    if not grid_map.values.size:  # it tells of heads together, or of those that look at another text
         return top
-    is_signed = bool((np.nan_to_num(grid.values) < 0).any())
-    figure_map = FigureMap(
-        say(view, "layers × heads"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=is_signed
-    )
-    return draw_maps(drawing, [figure_map], top, view, scale="linear")
+    is_signed = bool((np.nan_to_num(grid_map.values) < 0).any())
+    return draw_maps(drawing, [replace(grid_map, signed=is_signed)], top, view, scale="linear")
+
+
+def _grid_map(caption: str, numbers: Iterable[tuple[int, int, float | None]]) -> FigureMap:
+    """A map of layers × heads from the layer, the head and the number of each."""
+    grid = head_grid(numbers)
+    return FigureMap(caption, grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)])
 
 
 def figure(
@@ -470,9 +428,9 @@ def figure(
         case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
             draw_heads(drawing, document, scale, view)
         case CompareDocument():
-            _compare(drawing, document, scale, view)
+            _draw_comparison(drawing, document, scale, view)
         case FindDocument():
-            _find(drawing, document, view)
+            _draw_found_heads(drawing, document, view)
         case AblateDocument():
             draw_ablation(drawing, document, view)
         case PatchDocument():
@@ -482,15 +440,15 @@ def figure(
         case WhyDocument():
             draw_why(drawing, document, view)
         case MaskDocument():
-            _masks(drawing, document, view)
+            _draw_masks(drawing, document, view)
         case CostDocument():
-            _cost(drawing, document, view)
+            _draw_cost(drawing, document, view)
         case CacheDocument():
-            _cache(drawing, document, view)
+            _draw_policies(drawing, document, view)
         case LearnDocument():
-            _learn(drawing, document, lang)
+            _draw_learning(drawing, document, view)
         case SeriesDocument():
-            _series(drawing, document, lang)
+            _draw_series(drawing, document, view)
         case _:
             return None
     return drawing
@@ -519,7 +477,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
     return title, " ".join(answer.plain.split())
 
 
-def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View) -> None:
+def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, view: View) -> None:
     """The head that differs most: either side and their signed difference; then the largest difference of each head."""
 
     def size(head: ComparedHead) -> float:
@@ -544,52 +502,41 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
         drawing.text(0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True)
         top = draw_bars(drawing, bars, top + 30)
     if len(document.heads) > 1:
-        bars = [
-            bar_of(head_name(head.a.layer, head.a.head, view), head.change.value if head.change else 0.0, signed=True)
-            for head in sorted(document.heads, key=size, reverse=True)[:RANKED]
-        ]
+        heads = sorted(document.heads, key=size, reverse=True)[:RANKED]
+        changes_of = [(head_name(head.a.layer, head.a.head, view), head.change) for head in heads]
+        bars = [bar_of(name, change.value if change else 0.0, signed=True) for name, change in changes_of]
         draw_bars(drawing, bars, top + 16)
 
 
-def _find(drawing: Drawing, document: FindDocument, view: View) -> None:
+def _draw_found_heads(drawing: Drawing, document: FindDocument, view: View) -> None:
+    """A bar for the weight of the link in each head, the largest first."""
     regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     names = dict(enumerate(names_of(document.tokens))) | regions
     top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", text_note(document, view))
-    bars = [
-        bar_of(
-            head_name(row.layer, row.head, view),
-            row.weight,
-            more="" if row.rank is None else say(view, "rank {rank}", rank=row.rank),
-        )
-        for row in document.heads[:RANKED]
-    ]
+    bars = []
+    for row in document.heads[:RANKED]:
+        rank = "" if row.rank is None else say(view, "rank {rank}", rank=row.rank)
+        bars.append(bar_of(head_name(row.layer, row.head, view), row.weight, more=rank))
     draw_bars(drawing, bars, top)
 
 
-def _masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
+def _draw_masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
+    """A map of each mask, and of all together."""
     masks = [*document.masks, *([document.combined] if document.combined else [])]
-    top = draw_title(
-        drawing,
-        say(view, "masks") if len(masks) > 1 else masks[0].spec,
-        say(view, contextual("figure", "filled: visible; rows are queries, columns keys")),
-    )
+    title = say(view, "masks") if len(masks) > 1 else masks[0].spec
+    note = say(view, contextual("figure", "filled: visible; rows are queries, columns keys"))
+    top = draw_title(drawing, title, note)
     maps = []
     for mask in masks:
         values = as_matrix(mask.map.share)
         rows, columns = ([str(index) for index in range(count)] for count in values.shape)
-        maps.append(
-            FigureMap(
-                f"{mask.spec or say(view, contextual('figure', 'all together'))} · {percent(mask.share, 1)}",
-                values,
-                rows,
-                columns,
-            )
-        )
+        name = mask.spec or say(view, contextual("figure", "all together"))
+        maps.append(FigureMap(f"{name} · {percent(mask.share, 1)}", values, rows, columns))
     shaded = any(not np.isin(figure_map.values, (0.0, 1.0)).all() for figure_map in maps)
     draw_maps(drawing, maps, top, view, scale="linear", legend=shaded)
 
 
-def _cache(drawing: Drawing, document: CacheDocument, view: View) -> None:
+def _draw_policies(drawing: Drawing, document: CacheDocument, view: View) -> None:
     """What each policy keeps, as bars; then layers × heads of each."""
     about = say(view, "what each policy keeps of what the last token looks at")
     top = draw_title(drawing, document.text, f"{about}; {say(view, 'layers × heads')}")
@@ -599,71 +546,65 @@ def _cache(drawing: Drawing, document: CacheDocument, view: View) -> None:
         for name, policy in zip(names, document.policies, strict=True)
     ]
     top = draw_bars(drawing, bars, top, most=1.0) + 24
-    maps = []
-    for name, policy in zip(names, document.policies, strict=True):
-        grid = head_grid((row.layer, row.head, row.kept) for row in policy.heads)
-        maps.append(FigureMap(name, grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)]))
+    maps = [
+        _grid_map(name, ((row.layer, row.head, row.kept) for row in policy.heads))
+        for name, policy in zip(names, document.policies, strict=True)
+    ]
     draw_maps(drawing, maps, top, view, scale="linear")
 
 
-def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
+def _draw_learning(drawing: Drawing, document: LearnDocument, view: View) -> None:
     """The loss by step with the losses to compare it with, and the scores of the heads that have most of each."""
-    title = message("learning {task}", task=safe(document.task))
-    top = draw_title(drawing, translate(title, lang), translate(curve_note(document), lang))
+    title = say(view, "learning {task}", task=safe(document.task))
+    top = draw_title(drawing, title, say(view, curve_note(document)))
     points = [(point.step, point.loss or 0.0) for point in document.curve]
     ends = (1, max(document.curve[-1].step, 2))
-    flat: list[tuple[str, float]] = [(translate(message("chance"), lang), document.chance)]
-    flat += [(translate(reference_name(reference.name), lang), reference.loss) for reference in document.references]
-    series = [(translate(message("loss"), lang), points), *((name, [(x, loss) for x in ends]) for name, loss in flat)]
-    top = draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("loss"), lang))
+    loss = say(view, "loss")
+    flat = [(say(view, "chance"), document.chance)]
+    flat += [(say(view, reference_name(reference.name)), reference.loss) for reference in document.references]
+    series = [(loss, points), *((name, [(x, number) for x in ends]) for name, number in flat)]
+    top = draw_curves(drawing, series, top, say(view, "step"), loss)
     heads = {(head.layer, head.head): head for head in document.heads}
     bars = []
     for row in document.runs[0].best:
         score = heads[row.layer, row.head].scores[row.score]
-        name = f"{safe(translate(score_name(row.score), lang))} L{row.layer}H{row.head}"
+        name = f"{safe(say(view, score_name(row.score)))} L{row.layer}H{row.head}"
         bars.append(Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance))
     end = draw_bars(drawing, bars, top + 10, most=1.0)
     note = message("bar: weight on the keys in question, untrained → trained; line: of a head that looks at all alike")
-    for index, line in enumerate(broken_to_fit(translate(note, lang), 8, min(460.0, drawing.room))):
+    for index, line in enumerate(broken_to_fit(say(view, note), 8, min(460.0, drawing.room))):
         drawing.text(0, end + 12 + index * 11, line, size=8, quiet=True)
 
 
-def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
+def _draw_series(drawing: Drawing, document: SeriesDocument, view: View) -> None:
     """The scores over the steps of the checkpoints."""
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
-    by_step = has_steps(document)
-    subtitle = (
-        message("scores by step; both axes logarithmic")
-        if by_step
-        else message("scores by checkpoint, in their order; both axes logarithmic")
-    )
-    top = draw_title(drawing, translate(title, lang), translate(subtitle, lang))
-    series = [(safe(translate(metric_name(name), lang)), points) for name, points in curve_points(document)]
+    if has_steps(document):
+        subtitle, x_name = message("scores by step; both axes logarithmic"), message("step")
+    else:
+        subtitle = message("scores by checkpoint, in their order; both axes logarithmic")
+        x_name = message("checkpoint")
+    top = draw_title(drawing, say(view, title), say(view, subtitle))
+    series = [(safe(say(view, metric_name(name))), points) for name, points in curve_points(document)]
     if not series:
         raise InputError(
             message("the metrics {names} are no shares, so there is no curve to draw", names=listing(document.metrics)),
             expected=message("such as --metric previous,induction"),
         )
-    x_name = translate(message("step") if by_step else message("checkpoint"), lang)
-    draw_curves(drawing, series, top, x_name, translate(message("score"), lang))
+    draw_curves(drawing, series, top, say(view, x_name), say(view, "score"))
 
 
-def _cost(drawing: Drawing, document: CostDocument, view: View) -> None:
-    top = draw_title(
-        drawing,
-        say(view, "cost of attention, n = {n}", n=f"{document.n:,}"),
-        say(view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads),
-    )
-    series = [
-        (
-            variant_name(name, view),
-            [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds],
-        )
-        for name in (variant.name for variant in document.variants)
-    ]
-    top = draw_curves(
-        drawing, series, top, say(view, "tokens"), say(view, contextual("figure", "multiply-adds per layer"))
-    )
+def _draw_cost(drawing: Drawing, document: CostDocument, view: View) -> None:
+    """Multiply-adds by length as curves, and those of this length as bars."""
+    title = say(view, "cost of attention, n = {n}", n=f"{document.n:,}")
+    sizes = say(view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads)
+    top = draw_title(drawing, title, sizes)
+    series = []
+    for name in (variant.name for variant in document.variants):
+        points = [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds]
+        series.append((variant_name(name, view), points))
+    y_name = say(view, contextual("figure", "multiply-adds per layer"))
+    top = draw_curves(drawing, series, top, say(view, "tokens"), y_name)
     bars = [
         Bar(variant_name(row.name, view), row.multiply_adds, f"{row.multiply_adds:.3g} · {row.grows}")
         for row in document.variants

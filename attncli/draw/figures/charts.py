@@ -53,9 +53,8 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float 
         y = top + index * LINE
         drawing.text(edge - 8, y + 9, shorten_to_fit(bar.name, 9, edge - 10), anchor="end")
         drawing.rectangle(edge, y + 2, long, 8, drawing.theme.ground)
-        drawing.rectangle(
-            edge, y + 2, long * abs(bar.value) / largest, 8, drawing.theme.series[0 if bar.value >= 0 else 1]
-        )
+        colour = drawing.theme.series[0 if bar.value >= 0 else 1]
+        drawing.rectangle(edge, y + 2, long * abs(bar.value) / largest, 8, colour)
         if bar.mark is not None:
             drawing.rectangle(edge + long * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
         room = drawing.room - edge - long - 7
@@ -73,12 +72,11 @@ def draw_curves(
         top: where the curves begin, in points from the upper edge.
         x_name, y_name: what the axes are.
     """
-    points = [point for _, line in series for point in line if min(point) > 0]
+    lines = [(name, [point for point in line if min(point) > 0]) for name, line in series]
+    points = [(math.log10(x), math.log10(y)) for _, line in lines for x, y in line]
     if not points:
         return top
-    (x0, x1), (y0, y1) = (
-        (math.log10(min(p[axis] for p in points)), math.log10(max(p[axis] for p in points))) for axis in (0, 1)
-    )
+    (x0, y0), (x1, y1) = ((min(axis), max(axis)) for axis in zip(*points, strict=True))
     tall, left, begin = 190.0, 44.0, top + 18
     wide = max(min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0)
 
@@ -98,22 +96,21 @@ def draw_curves(
         drawing.text(x, begin + tall + 13, f"10{_superscript(power)}", anchor="middle", quiet=True, size=8)
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
     ends = []
-    for series_index, (name, line) in enumerate(series):
-        places = [place(point) for point in line if min(point) > 0]
-        if places:
-            drawing.path(places, drawing.theme.series[series_index % len(drawing.theme.series)], thick=1.6)
-            ends.append((places[-1][1], name, series_index))
+    for index, (name, line) in enumerate(lines):
+        if line:
+            places = [place(point) for point in line]
+            drawing.path(places, drawing.theme.series[index % len(drawing.theme.series)], thick=1.6)
+            ends.append((places[-1][1], name, index))
     below = -math.inf
-    for y, name, series_index in sorted(ends):
+    for y, name, index in sorted(ends):
         below = max(y, below + 11)
-        drawing.rectangle(
-            left + wide + 6, below - 2, 8, 3, drawing.theme.series[series_index % len(drawing.theme.series)]
-        )
+        drawing.rectangle(left + wide + 6, below - 2, 8, 3, drawing.theme.series[index % len(drawing.theme.series)])
         drawing.text(left + wide + 18, below + 3, name)
     return begin + tall + 30
 
 
 def _superscript(power: int) -> str:
+    """A whole number as an exponent, such as `⁻³`."""
     return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
@@ -195,12 +192,12 @@ def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
 
 
 def names_of(tokens: Sequence[TokenRow]) -> list[str]:
-    """The texts of tokens, safe to write."""
+    """The texts of tokens as labels, safe to write."""
     return [label(token.text) for token in tokens]
 
 
 def head_name(layer: int, head: int, view: View) -> str:
-    """What a head is called."""
+    """What a head is called in the view's language: `layer 5 head 11`."""
     return say(view, "layer {layer} head {head}", layer=layer, head=head)
 
 
@@ -218,15 +215,14 @@ def model_note(
 
 
 def text_note(document: Header, view: View) -> str:
-    """Of which text and of which model a figure tells that has another title."""
+    """Which text and which weights ran, for a figure whose title is another."""
     text = document.text if isinstance(document.text, str) else ""
     return "; ".join(filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False))))
 
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
     """A row of a ranking with its number. mark: another number on the same bar. more: what is told beside it."""
-    text = writer([value], 3)(value)
-    text = ("+" if signed and value >= 0 else "") + text.replace("-", "−")
+    text = ("+" if signed and value >= 0 else "") + writer([value], 3)(value).replace("-", "−")
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
 
@@ -287,7 +283,9 @@ def draw_maps(
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
     block = max(_pool(drawing, figure_map, None if are_few else small) for figure_map in maps)
     scale = ROOTS if block > 1 and scale == "linear" else scale
-    high = {kind: _largest([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)}
+    high = {
+        kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)
+    }
     left, begin, bottom = edge, top, top
     layer, in_row = "", 0
     for index, figure_map in enumerate(maps):
@@ -300,36 +298,30 @@ def draw_maps(
             layer = figure_map.short[0]
             if layer:
                 drawing.text(0, begin + 14 + small / 2, layer, size=SIZE - 1, quiet=True)
-        right, end = _draw(
-            drawing, figure_map, left, begin, scale, high[figure_map.signed], small=None if are_few else small
-        )
+        room = None if are_few else small
+        right, end = _draw_map(drawing, figure_map, left, begin, scale, high[figure_map.signed], small=room)
         in_row += 1
         left, bottom = right + (16 if are_few else gap), max(bottom, end)
     kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
     for kind in kinds if legend else ():
         bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
     if block > 1:
-        remark = "; ".join(
-            (
-                say(view, "each dot: the largest of {size} × {size} cells", size=block),
-                *([say(view, "colours by square roots")] if scale == ROOTS else []),
-            )
-        )
-        for line in broken_to_fit(remark, SIZE, drawing.room):
+        remarks = [say(view, "each dot: the largest of {size} × {size} cells", size=block)]
+        remarks += [say(view, "colours by square roots")] if scale == ROOTS else []
+        for line in broken_to_fit("; ".join(remarks), SIZE, drawing.room):
             drawing.text(0, bottom + 12, line, size=SIZE, quiet=True)
             bottom += 12
         bottom += 2
     return bottom
 
 
-def _largest(maps: Sequence[FigureMap]) -> float:
-    largest = [
-        float(np.nanmax(np.abs(figure_map.values))) for figure_map in maps if np.isfinite(figure_map.values).any()
-    ]
-    return max(largest, default=1.0) or 1.0
+def _largest_size(maps: Sequence[FigureMap]) -> float:
+    """The largest magnitude in any of the maps; 1 where there is none."""
+    sizes = [np.nan_to_num(np.abs(figure_map.values)).max(initial=0.0) for figure_map in maps]
+    return float(max(sizes, default=0.0)) or 1.0
 
 
-def _draw(
+def _draw_map(
     drawing: Drawing, figure_map: FigureMap, left: float, top: float, scale: str, high: float, *, small: float | None
 ) -> tuple[float, float]:
     """One map; returns its right and lower edge. small: points along it among many; None for one that has room."""
@@ -346,54 +338,32 @@ def _draw(
     name = figure_map.caption
     if not with_words and any(figure_map.short):
         name = ".".join(figure_map.short) if small is None or small >= NARROW_MAP else figure_map.short[1]
-    caption = shorten_to_fit(
-        name,
-        size,
-        max(
-            columns * cell + edge,
-            min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08) if with_words else 0,
-            60.0 if small is not None and small < NARROW_MAP and not any(figure_map.short) else 0,  # the last of all
-        ),
-    )
+    least = min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08) if with_words else 0
+    if small is not None and small < NARROW_MAP and not any(figure_map.short):  # the last of all
+        least = 60.0
+    caption = shorten_to_fit(name, size, max(columns * cell + edge, least))
     drawing.text(left, top + 9, caption, size=size, bold=with_words, quiet=not with_words)
     x, y = left + edge, top + 14 + room
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
     palette = drawing.theme.signed if figure_map.signed else drawing.theme.weights
-    drawing.cells(
-        x,
-        y,
-        columns * cell,
-        rows * cell,
-        colour_cells(
-            pool(figure_map.values, _pool(drawing, figure_map, small), "signed"),
-            palette,
-            "signed" if figure_map.signed else scale,
-            high,
-        ),
-    )
+    pooled = pool(figure_map.values, _pool(drawing, figure_map, small), "signed")
+    colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
+    drawing.cells(x, y, columns * cell, rows * cell, colours)
     slant = 0.0
     if words:
+        small_type = min(SIZE, cell - 0.5)
         for index, word in enumerate(figure_map.rows):
-            drawing.text(
-                x - 4,
-                y + (index + 0.5) * cell + 3,
-                shorten_to_fit(word, SIZE, 86),
-                size=min(SIZE, cell - 0.5),
-                anchor="end",
-                quiet=True,
-            )
+            text, middle = shorten_to_fit(word, SIZE, 86), (index + 0.5) * cell
+            drawing.text(x - 4, y + middle + 3, text, size=small_type, anchor="end", quiet=True)
         for index, word in enumerate(figure_map.columns):
+            text, middle = shorten_to_fit(word, SIZE, 86), (index + 0.5) * cell
             if level:
-                drawing.text(x + (index + 0.5) * cell, y - 4, word, size=SIZE, quiet=True, anchor="middle")
-                continue
-            label = shorten_to_fit(word, SIZE, 86)
-            if rotation == 90:
-                drawing.text(
-                    x + (index + 0.5) * cell + 3, y - 4, label, size=min(SIZE, cell - 0.5), quiet=True, rotation=90
-                )
-                continue
-            drawing.text(x + (index + 0.5) * cell + 2, y - 5, label, size=SIZE, quiet=True, rotation=50)
-            slant = max(slant, (index + 0.5) * cell + 2 + width(label, SIZE) * 0.65 - columns * cell)
+                drawing.text(x + middle, y - 4, word, size=SIZE, quiet=True, anchor="middle")
+            elif rotation == 90:
+                drawing.text(x + middle + 3, y - 4, text, size=small_type, quiet=True, rotation=90)
+            else:
+                drawing.text(x + middle + 2, y - 5, text, size=SIZE, quiet=True, rotation=50)
+                slant = max(slant, middle + 2 + width(text, SIZE) * 0.65 - columns * cell)
     drawing.corner[0] = max(drawing.corner[0], x + columns * cell + slant)
     return x + max(columns * cell + slant, width(caption, size) * 1.08 - edge), y + rows * cell
 
@@ -415,6 +385,7 @@ def _slant(figure_map: FigureMap) -> float:
 
 
 def _worded_cell(drawing: Drawing, figure_map: FigureMap) -> float:
+    """Points along a cell of a map whose words are written at its edges."""
     rows, columns = figure_map.values.shape
     natural = CELL if rows <= MOST_LABELS else LOW
     return min(natural, (drawing.room - _edge(figure_map) - _slant(figure_map)) / columns)
@@ -437,15 +408,11 @@ def _extent(drawing: Drawing, figure_map: FigureMap) -> float:
 
 
 def _pool(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
-    """How many cells a side of a map are drawn as one; a narrow figure, which is for paper, has two dots in a point."""
-    cell = _cell(drawing, figure_map, small)
-    return _block(figure_map.values.shape, cell if math.isinf(drawing.room) else 2 * cell)
-
-
-def _block(shape: Sequence[int], cell: float) -> int:
-    """How many cells a side are drawn as one: cells smaller than a point are not drawn wherever a picture takes the
-    nearest one, and thin lines of a map vanish."""
-    return -(-max(shape) // max(round(max(shape) * cell), 1))
+    """How many cells a side of a map are drawn as one: cells smaller than a point are not drawn wherever a picture takes
+    the nearest one, and thin lines of a map vanish. A narrow figure, which is for paper, has two dots in a point."""
+    dots = _cell(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
+    largest = max(figure_map.values.shape)
+    return -(-largest // max(round(largest * dots), 1))
 
 
 def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
@@ -517,24 +484,24 @@ def draw_metrics(
 ) -> float:
     """The metrics that `titles` names, of all heads. line_note: what the line on a bar is. Returns where they end."""
     if len(heads) <= FEW or len({head.layer for head in heads}) == 1:
-        bottom = _rows(drawing, heads, titles, top)
+        bottom = _metric_rows(drawing, heads, titles, top)
         if any(head.uniform for head in heads):
             drawing.text(0, bottom + 12, line_note, size=SIZE, quiet=True)
         return bottom + 14
-    return _grids(drawing, heads, titles, top)
+    return _metric_grids(drawing, heads, titles, top)
 
 
-def _rows(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
+def _metric_rows(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
+    """A row for each head with a bar for each metric, in bands where not all fit. Returns where they end."""
     edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
     beside = max(int(min(len(titles), (drawing.room - edge) / COLUMN)), 1)
-    metrics = [*titles.items()]
-    bands = [metrics[start : start + beside] for start in range(0, len(metrics), beside)]
-    for band in bands:
-        top = _band(drawing, heads, band, edge, top) + 12
+    metrics = list(titles.items())
+    for start in range(0, len(metrics), beside):
+        top = _metric_band(drawing, heads, metrics[start : start + beside], edge, top) + 12
     return top - 12
 
 
-def _band(
+def _metric_band(
     drawing: Drawing, heads: Sequence[FigureHead], titles: Sequence[tuple[str, str]], edge: float, top: float
 ) -> float:
     """As many metrics as stand side by side, of all heads. Returns where they end."""
@@ -560,20 +527,16 @@ def _band(
     return top + 14 + len(heads) * LINE
 
 
-def _grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
-    layers, numbers = (
-        sorted({figure_head.layer for figure_head in heads}),
-        sorted({figure_head.head for figure_head in heads}),
-    )
+def _metric_grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
+    """Layers × heads of each metric, side by side as they fit. Returns where they end."""
+    layers, numbers = sorted({head.layer for head in heads}), sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
     cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers))
     wide, tall = edge + len(numbers) * cell + 22, len(layers) * cell + 40
     across = max(int(min(ACROSS, (drawing.room + 22) / wide)), 1)
     for place, (metric, title) in enumerate(titles.items()):
         x, y = place % across * wide, top + place // across * tall
-        grid = head_grid(
-            (figure_head.layer, figure_head.head, figure_head.values.get(metric)) for figure_head in heads
-        ).values
+        grid = head_grid((row.layer, row.head, row.values.get(metric)) for row in heads).values
         visible = grid[np.isfinite(grid)]
         low, high = (float(visible.min()), float(visible.max())) if visible.size else (0.0, 0.0)
         span = f"{_value_text(low)} – {_value_text(high)}"
@@ -592,4 +555,5 @@ def _grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, s
 
 
 def _value_text(value: float) -> str:
+    """A metric's number with two digits after the point and a true minus sign."""
     return f"{value:.2f}".replace("-", "−")

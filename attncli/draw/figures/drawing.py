@@ -40,32 +40,33 @@ SEVERAL = re.compile(f"((?:{EMOJI}\u200d)+{EMOJI}|[\U0001f1e6-\U0001f1ff]{{2}}|{
 ARROW = re.compile("( *→ *)")
 
 
-def pieces(text: str) -> list[str]:
+def text_runs(text: str) -> list[str]:
     """The text, cut where an emoji of several begins and ends, and at arrows between words that are written from right
     to left: in one text with them, "a → b" would stand as b → a."""
-    parts = [text] if not any(map(_leftward, text)) else ARROW.split(text)
+    parts = [text] if not any(map(_is_leftward, text)) else ARROW.split(text)
     return [piece for part in parts for piece in SEVERAL.split(part) if piece]
 
 
 def from_right(text: str) -> bool:
     """Whether most letters of a text are written from right to left."""
     letters = [letter for letter in text if letter.isalpha()]
-    return 2 * sum(map(_leftward, letters)) > len(letters)
+    return 2 * sum(map(_is_leftward, letters)) > len(letters)
 
 
-def _leftward(letter: str) -> bool:
+def _is_leftward(letter: str) -> bool:
+    """Whether a letter is written from right to left."""
     return unicodedata.bidirectional(letter) in ("R", "AL")
 
 
 def family(text: str) -> str:
-    """The families of a text whose letters are all of one kind, else nothing."""
-    kinds = {_kind(letter) for letter in text if not letter.isspace()} - {None}
+    """The font families of a text whose letters are all of one of `FAMILIES`; "" for any other."""
+    kinds = {_letter_kind(letter) for letter in text if not letter.isspace()} - {None}
     (kind,) = kinds if len(kinds) == 1 else ("",)
     return FAMILIES.get(str(kind), "")
 
 
-def _kind(letter: str) -> str | None:
-    """The kind of a letter; None for what belongs to the one before."""
+def _letter_kind(letter: str) -> str | None:
+    """Which of `FAMILIES` has a letter, "" for those of the figure's own; None for a mark on the letter before."""
     if unicodedata.category(letter) in ("Mn", "Me", "Cf", "Sk"):
         return None
     if 0x1F000 <= ord(letter) <= 0x1FBFF:
@@ -150,7 +151,7 @@ class Drawing:
         place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"' if rotation else ""
         weight = ' font-weight="600"' if bold else ""
         fill = ink or (self.theme.quiet if quiet else self.theme.ink)
-        whole = pieces(safe(text))
+        whole = text_runs(safe(text))
         if len(whole) > 1:
             x, anchor = left, "start"
         for piece in whole:
@@ -172,15 +173,9 @@ class Drawing:
         )
 
     def path(
-        self,
-        points: list[tuple[float, float]],
-        stroke: str,
-        *,
-        thick: float = 1,
-        curved: bool = False,
-        faint: float = 1,
+        self, points: list[tuple[float, float]], stroke: str, *, thick: float, curved: bool = False, faint: float = 1
     ) -> None:
-        """A line through points; curved: from the first to the last, level at both ends."""
+        """A line through points; curved: from the first to the last, level at both ends. faint: its opacity."""
         for x, y in points:
             self.reach(x, y)
         (x0, y0), (x1, y1) = points[0], points[-1]
@@ -209,24 +204,23 @@ class Drawing:
     def svg(self, *, mm: float | None = None, title: str = "", description: str = "") -> str:
         """The drawing as SVG text. mm: its width on paper, None for a point a point; nothing is drawn larger than it
         is. title, description: what it is called, and what it says, for those who do not see it."""
-        margin = MARGIN
-        wide, tall = self.corner[0] + 2 * margin, self.corner[1] + 2 * margin
+        wide, tall = (size + 2 * MARGIN for size in self.corner)
         wide = wide if mm is None else max(wide, mm * MM)
         across = wide / MM if mm is None else mm
         size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
-        box = f'viewBox="{-margin:g} {-margin:g} {wide:.2f} {tall:.2f}"'
+        box = f'viewBox="{-MARGIN:g} {-MARGIN:g} {wide:.2f} {tall:.2f}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{MONO if self.mono else SANS}" role="img" xml:space="preserve">\n'
             f"<title>{safe_html(title)}</title>\n"
             + (f"<desc>{safe_html(description)}</desc>\n" if description else "")
-            + f'<rect x="{-margin:g}" y="{-margin:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
+            + f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
             + "\n".join(self.pieces)
             + "\n</svg>\n"
         )
 
 
 def width(text: str, size: float) -> float:
-    """About how wide a text is, in points, in the widest of the families."""
+    """About how wide a text of this type size is, in points, in the widest of the families."""
     total = 0.0
     for letter in SEVERAL.sub("\U0001f9e9", safe(text)):  # an emoji of several is as wide as one
         if letter.isascii():
@@ -239,7 +233,7 @@ def width(text: str, size: float) -> float:
 
 
 def shorten_to_fit(text: str, size: float, room: float) -> str:
-    """The text, shortened with … until it fits."""
+    """The text, shortened with … until its width at this type size is at most `room`, in points."""
     if width(text, size) <= room:
         return text
     while text and width(text + "…", size) > room:
@@ -248,7 +242,7 @@ def shorten_to_fit(text: str, size: float, room: float) -> str:
 
 
 def broken_to_fit(text: str, size: float, room: float) -> list[str]:
-    """The text in lines that fit, broken at blanks, and between letters where there are none."""
+    """The text in lines at most `room` points wide at this type size, broken at blanks and between ideographs."""
     lines = [""]
     for word in re.findall(r"[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|[\u2e80-\u9fff\uff00-\uffef]\s*", text):
         if lines[-1] and width((lines[-1] + word).rstrip(), size) > room:
@@ -261,14 +255,13 @@ def _png(colours: np.ndarray) -> bytes:
     """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
     tall, wide, _ = colours.shape
     lines = np.concatenate([np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1).tobytes()
-
     head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
-    return b"".join(
-        (b"\x89PNG\r\n\x1a\n", _chunk(b"IHDR", head), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))
-    )
+    chunks = _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG file: its length, its kind, its body and a check sum."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
@@ -276,15 +269,11 @@ HEADED = 33
 """Bytes of a PNG file up to the end of its header."""
 
 
-def _with_dpi(picture: bytes, dpi: int) -> bytes:
-    """A PNG file that says how large it is on paper."""
-    dots = round(dpi / 0.0254)  # along a metre
-    return picture[:HEADED] + _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1)) + picture[HEADED:]
-
-
 SMALLEST = 6.0
 """Points of the smallest type that papers take."""
 SUFFIXES = (".svg", ".png", ".pdf")
+MM_WIDE = re.compile(r'width="([\d.]+)mm"')
+"""How wide a drawing is on paper, as its SVG says."""
 DPI = 192
 
 
@@ -309,7 +298,7 @@ class Style:
 
 
 def style_of(text: str) -> Style:
-    """The style that words such as "85mm,300dpi,dark" name. Raises UsageError."""
+    """The style of a figure that words such as "85mm,300dpi,dark" name. Raises UsageError."""
     theme, mm, dpi = LIGHT, None, DPI
     for word in filter(None, (part.strip().lower() for part in text.split(","))):
         if word in ("light", "dark"):
@@ -339,39 +328,40 @@ def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
         case ".png":
             return _png_of_svg(svg, style)
         case ".pdf":
-            return _pdf(svg)
-        case unknown_suffix:
+            return _pdf_of_svg(svg)
+        case ending:
             raise UsageError(
-                "no figure ends in {unknown_suffix}", expected=listing(SUFFIXES), unknown_suffix=repr(unknown_suffix)
+                "no figure ends in {unknown_suffix}", expected=listing(SUFFIXES), unknown_suffix=repr(ending)
             )
 
 
 def _png_of_svg(svg: str, style: Style) -> bytes:
+    """A PNG file that says how large it is on paper. Raises UnsupportedError without resvg-py."""
     if find_spec("resvg_py") is None:
         raise UnsupportedError("a .png figure needs resvg-py", expected="a .svg figure", hint=install_command("png"))
     from resvg_py import svg_to_bytes
 
-    size = re.search(r'width="([\d.]+)mm"', svg)
+    size = MM_WIDE.search(svg)
     across = round(float(size[1]) * MM / 72 * style.dpi) if size else None
     try:
-        return _with_dpi(bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96)), style.dpi)
+        picture = bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
     except BaseException as error:  # its panics are no Exception
         raise _drawing_error(error, ".png", "resvg-py") from error
+    dots = round(style.dpi / 0.0254)  # along a metre
+    return picture[:HEADED] + _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1)) + picture[HEADED:]
 
 
-def _pdf(svg: str) -> bytes:
+def _pdf_of_svg(svg: str) -> bytes:
+    """A PDF file of one page, as large as the drawing. Raises UnsupportedError without typst."""
     if find_spec("typst") is None:
         raise UnsupportedError(
             "a .pdf figure needs typst", expected="a .svg or .png figure", hint=install_command("pdf")
         )
     import typst
 
-    size = re.search(r'width="([\d.]+)mm"', svg)
-    wide = f"{size[1]}mm" if size else "auto"
-    source = (
-        "#set page(width: auto, height: auto, margin: 0pt)\n"
-        f'#image(bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width: {wide})'
-    )
+    size = MM_WIDE.search(svg)
+    image = f'bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width: {f"{size[1]}mm" if size else "auto"}'
+    source = f"#set page(width: auto, height: auto, margin: 0pt)\n#image({image})"
     try:
         return bytes(typst.compile(source.encode()))
     except BaseException as error:
@@ -418,7 +408,7 @@ def _line(drawing: Drawing, row: Line, top: float) -> None:
     cell_index = 0
     for text, style in row:
         size = cells(text)
-        front, back, bold, underlined = _style(style, drawing.theme)
+        front, back = _colours(style, drawing.theme)
         if back and size:
             drawing.rectangle(cell_index * LETTER_WIDTH, top, size * LETTER_WIDTH, TALL, back, crisp=True)
         for match in RUN.finditer(text):
@@ -430,29 +420,21 @@ def _line(drawing: Drawing, row: Line, top: float) -> None:
             if len(set(match[0])) == 1 and match[0][0] in HALVES:
                 left, down, wide, tall = HALVES[match[0][0]]
                 for cell in range(len(match[0])) if wide < 1 else (0,):
-                    across = (wide if wide < 1 else len(match[0])) * LETTER_WIDTH
-                    drawing.rectangle(
-                        x + (cell + left) * LETTER_WIDTH, top + down * TALL, across, tall * TALL, front, crisp=True
-                    )
+                    start, across = x + (cell + left) * LETTER_WIDTH, wide if wide < 1 else len(match[0])
+                    drawing.rectangle(start, top + down * TALL, across * LETTER_WIDTH, tall * TALL, front, crisp=True)
                 continue
-            drawing.text(x, top + 0.73 * TALL, match[0], size=SIZE, bold=bold, ink=front)
-            if underlined:
+            drawing.text(x, top + 0.73 * TALL, match[0], size=SIZE, bold="bold" in style, ink=front)
+            if "underline" in style:
                 drawing.rectangle(x, top + 0.85 * TALL, cells(match[0]) * LETTER_WIDTH, 0.6, front)
         cell_index += size
 
 
-def _style(style: str, theme: Theme) -> tuple[str, str, bool, bool]:
-    """Colour in front and behind ("" for none), and whether bold and underlined, from a Rich style such as `bold
-    #000000 on #fde725`."""
-    dark = theme is DARK
-    front, back = theme.ink, ""
+def _colours(style: str, theme: Theme) -> tuple[str, str]:
+    """Colour in front and behind ("" for none), from a Rich style such as `bold #000000 on #fde725`."""
+
+    def colour(word: str) -> str:
+        return COLOURS[word][theme is DARK] if word in COLOURS else word
+
     before, _, behind = style.partition("on ")
-    if behind:
-        colours = COLOURS.get(behind.strip())
-        back = colours[dark] if colours else behind.strip()
-    for word in before.split():
-        if word in COLOURS:
-            front = COLOURS[word][dark]
-        elif word.startswith("#"):
-            front = word
-    return front, back, "bold" in style, "underline" in style
+    front = [colour(word) for word in before.split() if word in COLOURS or word.startswith("#")]
+    return front[-1] if front else theme.ink, colour(behind.strip())
