@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 from msgspec import Meta, Struct, ValidationError, convert, field
 
-from attncli.documents import KINDS, Document, Part
+from attncli.documents import KINDS, Document, Numbers, Part
 from attncli.errors import InputError
 from attncli.language import listing, message
 
@@ -29,15 +29,9 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
     kinds = kinds_of(content, where)
     kind = kinds[0]
     if len(kinds) > 1:
-        topics = {topic_of(kind): kind for kind in kinds}
-        topic = content.get("topic")
+        topics, topic, place = {topic_of(kind): kind for kind in kinds}, content.get("topic"), f"{where}: $.topic"
         if not isinstance(topic, str) or topic not in topics:
-            raise InputError(
-                "its topic is {topic}",
-                where=f"{where}: $.topic",
-                expected=listing(map(str, topics)),
-                topic=repr(str(topic)[:40]),
-            )
+            raise InputError("its topic is {topic}", where=place, expected=listing(topics), topic=repr(str(topic)[:40]))
         kind = topics[topic]
     document = part_of(content, kind, where, message("what attn schema {schema} describes", schema=content["schema"]))
     check(document, where)
@@ -52,17 +46,12 @@ def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ..
     """
     name = content.get("schema")
     if name is None and set(content) == {"error"}:
-        raise InputError(
-            "this is what attn said when it failed, and no answer",
-            where=where,
-            expected="what it writes when it succeeds",
-        )
+        what = "this is what attn said when it failed, and no answer"
+        raise InputError(what, where=where, expected="what it writes when it succeeds")
     if not isinstance(name, str) or name not in KINDS:
-        reason = (
-            message("its schema is {name}", name=repr(str(name)[:40]))
-            if name is not None
-            else message("it names no schema")
-        )
+        reason = message("it names no schema")
+        if name is not None:
+            reason = message("its schema is {name}", name=repr(str(name)[:40]))
         raise InputError(
             "this is no document that attn knows: {reason}", where=where, expected=listing(KINDS), reason=reason
         )
@@ -99,15 +88,15 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
 
 
 def check(document: Document, where: str) -> None:
-    """Raise InputError, naming the place, unless the document's sizes fit each other."""
-    error = first_error(document)
-    if error is not None:
-        place, message = error
+    """Raise InputError, naming the first place that contradicts the rest, unless all sizes fit each other."""
+    lengths = Lengths({axis: (length, message("the document")) for axis, length in document.lengths().items()})
+    if (error := next(_part_errors(document, lengths, ""), None)) is not None:
+        place, wrong = error
         raise InputError(
             "the document contradicts itself: {message}",
             where=f"{where}: $.{place}",
             expected="a document as attn wrote it",
-            message=message,
+            message=wrong,
         )
 
 
@@ -143,9 +132,6 @@ class Axes(Struct, frozen=True):
     items: Axes | None = None
 
 
-SIZE_FIELDS = ("axes", "at", "items")
-
-
 class Lengths(Struct, frozen=True):
     """Axes by name: how long, and which place says so."""
 
@@ -155,29 +141,14 @@ class Lengths(Struct, frozen=True):
         """What is wrong with an axis of this length; "" where it fits, or is the first."""
         if not axis:
             return ""
-        declared_length, source = self.by_axis.setdefault(axis, (length, place))
-        if isinstance(declared_length, range) and length in declared_length:
+        declared, source = self.by_axis.setdefault(axis, (length, place))
+        if isinstance(declared, range) and length in declared:
             self.by_axis[axis] = (length, place)
-        elif declared_length != length:
-            length_text = (
-                f"{declared_length.start} to {declared_length.stop - 1}"
-                if isinstance(declared_length, range)
-                else declared_length
-            )
-            return message(
-                "{length} along the axis {axis}, and {source} has {length_text}",
-                length=length,
-                axis=repr(axis),
-                source=source,
-                length_text=length_text,
-            )
+        elif declared != length:
+            declared_text = f"{declared.start} to {declared.stop - 1}" if isinstance(declared, range) else declared
+            places = {"length": length, "axis": repr(axis), "source": source, "length_text": declared_text}
+            return message("{length} along the axis {axis}, and {source} has {length_text}", **places)
         return ""
-
-
-def first_error(document: Document) -> DocumentError | None:
-    """The first place that contradicts the rest of the document, None for none."""
-    lengths = Lengths({axis: (length, message("the document")) for axis, length in document.lengths().items()})
-    return next(_part(document, lengths, ""), None)
 
 
 @cache
@@ -188,6 +159,7 @@ def axes_of(kind: type[Part]) -> Mapping[str, Axes]:
 
 
 def _axes_of_hint(hint: Any) -> Axes:
+    """What the type of a field, as `get_type_hints` gives it, declares of sizes."""
     if get_origin(hint) is Annotated:
         inner, *details = get_args(hint)
         sizes = _axes_of_hint(inner)
@@ -200,27 +172,24 @@ def _axes_of_hint(hint: Any) -> Axes:
     if get_origin(hint) is np.ndarray:
         return Axes()
     of_each = [_axes_of_hint(item) for item in get_args(hint)]  # a union: a list of positions, or one position
-    return Axes(
-        *(
-            next((details for item in of_each if (details := getattr(item, name)) is not None), None)
-            for name in SIZE_FIELDS
-        )
-    )
+    fields = [[getattr(item, name) for item in of_each] for name in Axes.__struct_fields__]
+    return Axes(*(next((value for value in values if value is not None), None) for values in fields))
 
 
-def _part(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
+def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
+    """The errors in a part of a document, and below it. path: where it is, such as `layers[0]`; "" for the document."""
     kind = type(part)
     for name, (field_name, sizes) in zip(kind.__struct_encode_fields__, axes_of(kind).items(), strict=True):
-        yield from _value(getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name)
+        yield from _value_errors(getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name)
     for place, wrong in part.validation_errors():
         yield f"{path}.{place}" if path else place, wrong
 
 
-def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
     """The errors in a member of a document, and below it. place: its path, such as `layers[0].heads`."""
     match value:
         case Part():
-            yield from _part(value, lengths, place)
+            yield from _part_errors(value, lengths, place)
         case np.ndarray():
             yield from _array_errors(value, sizes, lengths, place)
         case list():
@@ -229,35 +198,26 @@ def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[Do
             items = sizes.items or Axes()
             if items != Axes() or (value and not isinstance(value[0], str | float)):
                 for number, item in enumerate(value):
-                    yield from _value(item, items, lengths, f"{place}[{number}]")
+                    yield from _value_errors(item, items, lengths, f"{place}[{number}]")
         case dict():
             for name, item in value.items():
-                yield from _value(item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]")
+                yield from _value_errors(item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]")
         case int() if sizes.at is not None and sizes.at in lengths.by_axis:
             length, source = lengths.by_axis[sizes.at]
             if isinstance(length, int) and not 0 <= value < length:
-                yield (
-                    place,
-                    message(
-                        "position {value} lies beyond the axis {at}, and {source} has {length}",
-                        value=value,
-                        at=repr(sizes.at),
-                        source=source,
-                        length=length,
-                    ),
-                )
+                places = {"value": value, "at": repr(sizes.at), "source": source, "length": length}
+                yield place, message("position {value} lies beyond the axis {at}, and {source} has {length}", **places)
         case _:
             pass
 
 
-def _array_errors(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+def _array_errors(array: Numbers, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+    """What is wrong with the axes of an array at this place; nothing where none are declared."""
     if sizes.axes is None:
         return
     if array.ndim != len(sizes.axes):
-        yield (
-            place,
-            message("an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=listing(sizes.axes)),
-        )
+        declared = listing(sizes.axes)
+        yield place, message("an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=declared)
         return
     for axis, length in zip(sizes.axes, array.shape, strict=True):
         if wrong := lengths.length_error(axis, length, place):

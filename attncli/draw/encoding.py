@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole text at once."""
     pending: list[bytes] = []
     size = 0
-    for part in _parts(document):
+    for part in _document_pieces(document):
         pending.append(part)
         size += len(part)
         if size >= PIECE:
@@ -51,40 +52,41 @@ def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     yield b"".join(pending)
 
 
-def _parts(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
+def _document_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
+    """The JSON of a document, a line for each member, in pieces of any size."""
     before = b"{\n"
-    for key, value in _members(document):
+    for key, value in _json_members(document):
         yield before + _dumps(_check_key(key)) + b": "
-        yield from _value_parts(value)
+        yield from _value_pieces(value)
         before = b",\n"
     yield b"\n}\n" if before == b",\n" else b"{}\n"
 
 
-def _members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The members of an object in JSON, in order."""
+def _json_members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The names and values of an object in JSON, in order."""
     return members(value) if isinstance(value, Part) else value.items()
 
 
-def _value_parts(value: Any) -> Iterator[bytes]:
+def _value_pieces(value: Any) -> Iterator[bytes]:
     """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
-    if isinstance(value, Part | dict | list) and _numbers(value) * NUMBER_BYTES["float32"] > PIECE:
+    if isinstance(value, Part | dict | list) and _count_numbers(value) * NUMBER_BYTES["float32"] > PIECE:
         is_object = not isinstance(value, list)
         before = b"{" if is_object else b"["
-        for key, member in enumerate(value) if isinstance(value, list) else _members(value):
+        for key, member in enumerate(value) if isinstance(value, list) else _json_members(value):
             yield before + (_dumps(_check_key(key)) + b":" if is_object else b"")
-            yield from _value_parts(member)
+            yield from _value_pieces(member)
             before = b","
         yield b"}" if is_object else b"]"
     else:
         yield _dumps(value)
 
 
-def _numbers(value: Any) -> int:
+def _count_numbers(value: Any) -> int:
     """How many numbers the arrays in a value hold; long lists hold small records and are not looked through."""
     if isinstance(value, Part | dict):
-        return sum(_numbers(member) for _, member in _members(value))
+        return sum(_count_numbers(member) for _, member in _json_members(value))
     if isinstance(value, list):
-        return sum(map(_numbers, value)) if len(value) <= FEW else 0
+        return sum(map(_count_numbers, value)) if len(value) <= FEW else 0
     return int(getattr(value, "size", 0))
 
 
@@ -94,12 +96,14 @@ def ndjson_line(document: Part | Mapping[str, Any]) -> bytes:
 
 
 def _check_key(key: object) -> str:
+    """The key itself, which must be a string. Raises TypeError."""
     if not isinstance(key, str):
         raise TypeError(f"a document's keys are strings, found {key!r}")
     return key
 
 
 def _dumps(value: Any) -> bytes:
+    """The JSON of a value; what a terminal would obey is written as an escape."""
     import orjson
 
     try:
@@ -160,19 +164,21 @@ def plain(rows: Iterable[Sequence[object]]) -> str:
     are invisible or unsafe in a terminal are `\\u{1b}`. Reversible, but for a combining mark with nothing to
     sit on, which gets a dotted circle.
     """
-    return "".join("\t".join(_field(value) for value in row) + "\n" for row in rows)
+    return "".join("\t".join(_plain_field(value) for value in row) + "\n" for row in rows)
 
 
 def comma_separated(rows: Iterable[Sequence[object]]) -> str:
     """The same fields as `plain` has, with commas between them and quotes where they need some (RFC 4180)."""
-    return "".join(",".join(_quote_field(_field(value)) for value in row) + "\n" for row in rows)
+    return "".join(",".join(_quote_field(_plain_field(value)) for value in row) + "\n" for row in rows)
 
 
 def _quote_field(field: str) -> str:
+    """A field of comma-separated text, in quotes where it needs some."""
     return '"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field
 
 
-def _field(value: object) -> str:
+def _plain_field(value: object) -> str:
+    """A value as a field of tab-separated text: see `plain`."""
     if value is None:
         return ""
     text = repr(float(value)) if isinstance(value, float) else str(value)
@@ -188,10 +194,4 @@ def _field(value: object) -> str:
 
 def estimate_bytes(shapes: Iterable[Sequence[int]], dtype: str, *, text: int = 0) -> int:
     """About how many bytes of JSON arrays of these shapes take, plus `text` bytes of everything else."""
-    total = text
-    for shape in shapes:
-        count = 1
-        for size in shape:
-            count *= size
-        total += count * NUMBER_BYTES.get(dtype, NUMBER_BYTES["float64"])
-    return total
+    return text + sum(map(math.prod, shapes)) * NUMBER_BYTES.get(dtype, NUMBER_BYTES["float64"])

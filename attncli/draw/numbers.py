@@ -38,7 +38,7 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
 
 
 def without_zero(write: Write) -> Write:
-    """The same without the zero before the point: `.105`, `-.02`."""
+    """A function that writes as this one does, without the zero before the point: `.105`, `-.02`."""
 
     def bare(value: float) -> str:
         text = write(value)
@@ -78,7 +78,7 @@ TENTH = 0.1
 
 
 def times_words(ratio: float, digits: int) -> str:
-    """How many times something is something else, with so many digits at least, and no power of ten."""
+    """A ratio, as of "so many times", with `digits` significant digits, all of a larger one, and no power of ten."""
     return f"{ratio:,.0f}" if round(ratio) >= 10**digits else f"{ratio:.{digits}g}"
 
 
@@ -112,8 +112,6 @@ def size_words(count: int) -> str:
 
 MORE = 4
 """Digits beyond the asked precision that are tried."""
-
-
 DIGITS = 400
 """Enough for the largest float, which has 309 before the point."""
 
@@ -148,13 +146,13 @@ def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -
     last = Decimal(1).scaleb(-precision)
     with localcontext() as exact:
         exact.prec = DIGITS
-        total_of_terms = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0)).quantize(
-            last, ROUND_HALF_EVEN
-        )
-    return total_of_terms == Decimal(f"{total:.{precision}f}")
+        sum_of_terms = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0))
+        rounded = sum_of_terms.quantize(last, ROUND_HALF_EVEN)
+    return rounded == Decimal(f"{total:.{precision}f}")
 
 
 # Bars: a number between 0 and 1 as a length on its track. Rich has progress bars, in halves of a cell; these have
+# eighths.
 
 FULL, TRACK, EIGHTHS = "▇", "╌", " ▏▎▍▌▋▊▉"
 FULL_ASCII, TRACK_ASCII = "#", "."
@@ -176,7 +174,7 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
 
 
 def bar_pieces(text: str, style: str) -> list[Piece]:
-    """A bar in two pieces: its length in a style, its track set back."""
+    """A bar, as `bar` writes it, in two pieces: its length in a style, its track set back."""
     length = len(text.rstrip(TRACK + TRACK_ASCII))
     return [(text[:length], style), (text[length:], FAINT)]
 
@@ -187,9 +185,8 @@ BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")
 def even_bars(lines: Lines) -> Lines:
     """A screen whose bars are even in a browser: there the other blocks are as high as their line, and lines do not
     touch, which is what the lower seven eighths are for."""
-    return Lines(
-        tuple(tuple((BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row) for row in lines.rows)
-    )
+    rows = [[(BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row] for row in lines.rows]
+    return Lines(tuple(map(tuple, rows)))
 
 
 MARKS = "●▲■◆○△□◇"
@@ -215,11 +212,12 @@ def curves(
     Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is.
     marked_x: an x to draw a vertical line at. No points: no lines.
     """
-    points = [point for line_series in series for point in line_series.points if min(point) > 0]
+    drawn = [[point for point in line_series.points if min(point) > 0] for line_series in series]
+    points = [point for points_of_series in drawn for point in points_of_series]
     if not points:
         return Lines()
     width = max(min(view.width - AXIS - 2, 72), 10)
-    (x_low, x_high), (y_low, y_high) = (_range([point[axis] for point in points]) for axis in (0, 1))
+    (x_low, x_high), (y_low, y_high) = (_log_range([point[axis] for point in points]) for axis in (0, 1))
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]
 
     def column(x: float) -> int:
@@ -228,31 +226,34 @@ def curves(
     if marked_x is not None and x_low <= math.log(marked_x) <= x_high:
         for row in grid:
             row[column(marked_x)] = (":" if view.ascii else "┊", FAINT)
-    marks = MARKS_ASCII if view.ascii else MARKS
+    dot = "." if view.ascii else "·"
     for index in reversed(range(len(series))):
-        points_above = [point for point in series[index].points if min(point) > 0]
-        for (x0, y0), (x1, y1) in pairwise(points_above):
-            for place in range(column(x0), column(x1) + 1):
-                part = (place - column(x0)) / max(column(x1) - column(x0), 1)
-                y = math.log(y0) + part * (math.log(y1) - math.log(y0))
+        mark, style = _mark(index, view)
+        for (x0, y0), (x1, y1) in pairwise(drawn[index]):
+            first, last = column(x0), column(x1)
+            for place in range(first, last + 1):
+                y = math.log(y0) + (place - first) / max(last - first, 1) * (math.log(y1) - math.log(y0))
                 line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
-                ends = place in (column(x0), column(x1))
-                grid[line][place] = (
-                    marks[index % len(marks)] if ends else ("." if view.ascii else "·"),
-                    STYLES[index % len(STYLES)],
-                )
-    block = stack(
-        _frame(grid, (y_low, y_high), view), _x_axis((x_low, x_high), width, x_name, view), _legend(series, view)
-    )
+                grid[line][place] = (mark if place in (first, last) else dot, style)
+    x_axis, legend = _x_axis((x_low, x_high), width, x_name, view), _legend(series, view)
+    block = stack(_frame(grid, (y_low, y_high), view), x_axis, legend)
     return block if view.color else strip_styles(block)
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def _mark(index: int, view: View) -> Piece:
+    """The character and the style of a curve's points."""
+    marks = MARKS_ASCII if view.ascii else MARKS
+    return marks[index % len(marks)], STYLES[index % len(STYLES)]
+
+
+def _log_range(values: Sequence[float]) -> tuple[float, float]:
+    """The logarithms of the least and the largest value, apart where these are the same."""
     low, high = math.log(min(values)), math.log(max(values))
     return (low, high) if high > low else (low - 1, high + 1)
 
 
 def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
+    """The rows of a plot with the axis at its left. y: logarithms of the least and the largest value."""
     side = "|" if view.ascii else "│"
     rows: list[Line] = []
     for index, row in enumerate(grid):
@@ -263,6 +264,7 @@ def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines
 
 
 def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
+    """The axis below a plot, with its name. x: logarithms of the least and the largest value."""
     corner, dash = ("+", "-") if view.ascii else ("└", "─")
     ends = (f"{math.exp(x[0]):,.0f}", f"{math.exp(x[1]):,.0f}")
     middle = spell(name, ascii=view.ascii)
@@ -272,9 +274,7 @@ def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
 
 
 def _legend(series: Sequence[Series], view: View) -> Lines:
-    marks = MARKS_ASCII if view.ascii else MARKS
-    pieces = [
-        (f"{marks[index % len(marks)]} {spell(line_series.name, ascii=view.ascii)}", STYLES[index % len(STYLES)])
-        for index, line_series in enumerate(series)
-    ]
+    """The mark and the name of each curve."""
+    marks = [(*_mark(index, view), line_series.name) for index, line_series in enumerate(series)]
+    pieces = [(f"{mark} {spell(name, ascii=view.ascii)}", style) for mark, style, name in marks]
     return flow(pieces, width=view.width, indent=AXIS + 1, gap="   ")

@@ -58,22 +58,13 @@ def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Token
     """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span; a byte's own."""
     rows = []
     for token in tokens:
-        token_text = "" if token.start is None else text[token.start : token.end]
         # the span of a byte is the character that it is part of
-        rows.append(
-            TokenBytes(
-                index=token.index,
-                text=token.text,
-                id=token.id,
-                start=token.start,
-                end=token.end,
-                special=token.special,
-                unknown=token.unknown or UNSET,
-                bytes=[token.id]
-                if tokenizer == "byte" and token.id is not None
-                else list(token_text.encode("utf-8", "surrogatepass")),
-            )
+        span = "" if token.start is None else text[token.start : token.end]
+        utf8 = (
+            [token.id] if tokenizer == "byte" and token.id is not None else list(span.encode("utf-8", "surrogatepass"))
         )
+        fields = {name: getattr(token, name) for name in ("index", "text", "id", "start", "end", "special")}
+        rows.append(TokenBytes(**fields, unknown=token.unknown or UNSET, bytes=utf8))
     warnings: list[str] = []
     if any(token.unknown for token in tokens):
         from attncli.inputs.word_groups import unknown_notes  # counting words needs NumPy

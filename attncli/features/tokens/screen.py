@@ -26,31 +26,17 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
         return fit_to_view(tokens_answer(document, view), view)
     text = title(document, view)
     tokens_shown = document.tokens if view.full else document.tokens[:SHOWN]
-    rows = [
-        [
-            str(token.index),
-            _token_name(token, view),
-            _number(token.id),
-            _span(token),
-            bytes(token.bytes or ()).hex(" ") or "-",
-        ]
-        for token in tokens_shown
-    ]
-    count = message(
-        "{tokens}, tokenizer {tokenizer}",
-        tokens=count_phrase(len(document.tokens), "token"),
-        tokenizer=safe(document.tokenizer, ascii=view.ascii),
-    )
+    rows = []
+    for token in tokens_shown:
+        number, hexadecimal = "-" if token.id is None else str(token.id), bytes(token.bytes or ()).hex(" ") or "-"
+        span = "-" if token.start is None else f"{token.start}-{token.end}"
+        rows.append([str(token.index), _token_name(token, view), number, span, hexadecimal])
+    tokens, tokenizer = count_phrase(len(document.tokens), "token"), safe(document.tokenizer, ascii=view.ascii)
+    count = message("{tokens}, tokenizer {tokenizer}", tokens=tokens, tokenizer=tokenizer)
     body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
-    more = (
-        message(
-            "first {tokens_shown} of {tokens:,} tokens shown; --full shows all",
-            tokens_shown=len(tokens_shown),
-            tokens=len(document.tokens),
-        )
-        if len(tokens_shown) < len(document.tokens)
-        else ""
-    )
+    more, counts = "", {"tokens_shown": len(tokens_shown), "tokens": len(document.tokens)}
+    if len(tokens_shown) < len(document.tokens):
+        more = message("first {tokens_shown} of {tokens:,} tokens shown; --full shows all", **counts)
     notes = stack(*(warning(warning_text, view) for warning_text in document.warnings))
     token_lines = stack(body, remark(more, view))
     return fit_to_view(stack_spaced(line((text, "bold")), token_lines, notes, tokens_answer(document, view)), view)
@@ -69,21 +55,11 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
 
 
 def _token_name(token: TokenBytes, view: View) -> str:
+    """A token's text as a label, with whether it is special or unknown."""
     name = label(token.text, ascii=view.ascii)
     if token.special:
         return say(view, "{name} (special)", name=name)
     return say(view, "{name} (unknown)", name=name) if token.unknown else name
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _span(token: TokenBytes) -> str:
-    return "-" if token.start is None else f"{token.start}-{token.end}"
-
-
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
 
 
 def tokens_answer(document: TokensDocument, view: View) -> Lines:
@@ -98,8 +74,9 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     starts, ends = [start for start, _ in token_spans], [end for _, end in token_spans]
     # the tokens of a text stand in its order
     pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans]
+    answer = say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))
     if len(token_spans) < len(spans) or not word_spans or starts != sorted(starts) or ends != sorted(ends):
-        answer_sentences = [say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))]
+        pass  # nothing is known of the words
     elif max(pieces) > 1:
         most = max(range(len(word_spans)), key=lambda index: pieces[index])
         word = quote_text(document.text[slice(*word_spans[most])], view)
@@ -110,32 +87,12 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
             else message("{count} of {words} words are cut into pieces, {word} into the most: {pieces} tokens.")
         )
         counts = {"count": f"{cut_count:,}", "words": f"{len(word_spans):,}"}
-        answer_sentences = [say(view, template, word=word, pieces=pieces[most], **counts)]
+        answer = say(view, template, word=word, pieces=pieces[most], **counts)
+    elif len(spans) == len(word_spans) == 1:
+        answer = say(view, "The word is one token.")
     elif len(spans) == len(word_spans):
-        answer_sentences = [
-            say(view, "The word is one token.")
-            if len(word_spans) == 1
-            else say(view, "Each of the {count} words is one token.", count=f"{len(word_spans):,}")
-        ]
-    else:
-        answer_sentences = [say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))]
-    return sentences(
-        [
-            *answer_sentences,
-            *(
-                [
-                    say(
-                        view,
-                        plural(
-                            "The tokenizer adds {count} special token.",
-                            "The tokenizer adds {count} special tokens.",
-                            count=added_count,
-                        ),
-                    )
-                ]
-                if added_count
-                else []
-            ),
-        ],
-        view,
+        answer = say(view, "Each of the {count} words is one token.", count=f"{len(word_spans):,}")
+    added = plural(
+        "The tokenizer adds {count} special token.", "The tokenizer adds {count} special tokens.", count=added_count
     )
+    return sentences([answer, say(view, added) if added_count else ""], view)

@@ -78,12 +78,12 @@ def view(
     validate_page(page)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, view, browse=browse)
-    give = write_with_figure
     if isinstance(document, RunDocument | HeadsDocument):
-        give = write_documents
         if output.svg is not None:
             write_figure(document, output)
-    give([document], output, environment, view)
+        write_documents([document], output, environment, view)
+    else:
+        write_with_figure([document], output, environment, view)
 
 
 def _show_page(

@@ -57,12 +57,8 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
             expected="metadata that says what ran",
             hint="attn tensors FILE",
         )
-    values = {
-        name: _parse_value(name, value, where) for name, value in metadata.items() if name in (*HEAD, "empty_rows")
-    }
-    head_part = part_of(
-        {**{name: values[name] for name in HEAD}, "empty_rows": values.get("empty_rows", [])}, SavedHead, where, HEADED
-    )
+    members = {name: _parse_value(name, metadata[name], where) for name in (*HEAD, "empty_rows") if name in metadata}
+    head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
     for name, array in tensors.items():
         if (match := STAGE_NAME.fullmatch(name)) is not None:
@@ -89,7 +85,12 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
         shapes.append(_check_shapes(layer, stages, tensors, len(tokens), where))
         links.add(layer, range(len(weights)), list(weights))
         heads = [
-            RunHead(head=head, weights=rows, scores=_of(stages, "masked", head), output=_of(stages, "mixed", head))
+            RunHead(
+                head=head,
+                weights=rows,
+                scores=_stage_of_head(stages, "masked", head),
+                output=_stage_of_head(stages, "mixed", head),
+            )
             for head, rows in enumerate(weights)
         ]
         parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
@@ -117,7 +118,8 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
     warnings = getattr(document, "warnings", None) or ()
     if not any(warnings):
         return document
-    notes = [note for part in _parts_of_texts(document) for note in _unknown_notes(part)]
+    parts: list[Part] = [document.a, document.b] if isinstance(document, CompareDocument) else [document]
+    notes = [note for part in parts for note in _unknown_notes(part)]
     messages: dict[str, str] = {}
     for warning in warnings:
         for note in notes:
@@ -127,11 +129,6 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
             elif rest == note and separator:
                 messages[warning] = listing((term(name), note), separator)
     return replace(document, warnings=[messages.get(warning, warning) for warning in warnings])
-
-
-def _parts_of_texts(document: Document) -> list[Part]:
-    """The document itself, or the two sides of a comparison."""
-    return [document.a, document.b] if isinstance(document, CompareDocument) else [document]
 
 
 def _unknown_notes(part: Part) -> list[str]:
@@ -157,7 +154,7 @@ def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, wh
             raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
         if sizes.get("token", tokens) != tokens:
             raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
-        return shapes_of(_steps(known_stages))
+        return shapes_of(_changing_stages(known_stages))
     except ValueError as error:
         raise InputError(
             "layers.{layer} contradicts itself: {error}",
@@ -168,12 +165,12 @@ def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, wh
         ) from error
 
 
-def _of(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
+def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
     """A head's part of a stage, absent where the file lacks it or has fewer heads of it."""
     return stages[name][head] if name in stages and head < len(stages[name]) else UNSET
 
 
-def _steps(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
+def _changing_stages(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
     """A layer's stages as its shape trace tells them: without steps that changed nothing."""
     steps = dict(stages)
     for name, before in (("masked", "biased"), ("biased", "capped"), ("capped", "scaled")):
@@ -200,14 +197,12 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
         )
     check_heads(len(heads))
     tokens = tokens_of(document.tokens)
-    same = identities_of(document, tokens)
+    same, special = identities_of(document, tokens), [token.special for token in tokens]
     rows = []
     for layer, head in heads:
         weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
         visible = None if head.scores is UNSET else np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
-        results = measure(
-            weights[None], visible, metrics=metrics, tokens=same, special=[token.special for token in tokens]
-        )
+        results = measure(weights[None], visible, metrics=metrics, tokens=same, special=special)
         links = LinkCollector(tokens, top=1, leave_out=document.links_leave_out or ())
         links.add(layer, [head.head], [weights])
         rows.append(
@@ -233,11 +228,8 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
 
 def _parse_value(name: str, value: str, where: str) -> Any:
     """One member of the metadata, which is JSON text."""
-    return parse_object(
-        b'{"value":' + value.encode("utf-8", "surrogatepass") + b"}",
-        where,
-        message("JSON in the metadata {name}", name=name),
-    )["value"]
+    content, what = value.encode("utf-8", "surrogatepass"), message("JSON in the metadata {name}", name=name)
+    return parse_object(b'{"value":' + content + b"}", where, what)["value"]
 
 
 # The derivation of one query of a saved run: the stages that `--save` wrote, worked out again step by step.
@@ -247,28 +239,23 @@ LEAST = 0.999
 """A row that sums to less has a sink, which is not saved."""
 
 
-def saved_derivation(
-    tensors: Mapping[str, np.ndarray[Any, Any]], document: RunDocument, layer: int, head: int, query: int
-) -> AttentionTopic:
+def saved_derivation(tensors: Tensors, document: RunDocument, layer: int, head: int, query: int) -> AttentionTopic:
     """`attn.explain/1`, topic "attention", from `layers.{layer}.{stage}` and `hidden.{layer}`. document: the run's.
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """
-    arrays = {name: tensors.get(f"layers.{layer}.{name}") for name in NEEDED}
-    hidden = tensors.get(f"hidden.{layer}")
+    names = {"hidden": f"hidden.{layer}"} | {name: f"layers.{layer}.{name}" for name in NEEDED}
     scale = document.attention.scale
-    missing = [name for name, array in arrays.items() if array is None]
-    if missing or hidden is None or scale is None or document.attention.hashing is not UNSET:
+    if not tensors.keys() >= set(names.values()) or scale is None or document.attention.hashing is not UNSET:
         raise UnsupportedError(
             "this file does not hold what a derivation takes",
             expected="every stage of dense attention, as --save writes them",
         )
-    stages = {name: np.asarray(array, np.float64) for name, array in arrays.items() if array is not None}
-    heads = len(stages["q"])
-    head_stages: dict[str, Floats] = {"hidden": np.asarray(hidden, np.float64)}
-    for name, array in stages.items():
-        place = head * len(array) // heads  # heads may share keys and values
-        head_stages[name] = array[place : place + 1]
+    head_stages: dict[str, Floats] = {name: np.asarray(tensors[key], np.float64) for name, key in names.items()}
+    heads = len(head_stages["q"])
+    for name in NEEDED:
+        place = head * len(head_stages[name]) // heads  # heads may share keys and values
+        head_stages[name] = head_stages[name][place : place + 1]
     row = float(head_stages["weights"][0, query].sum())
     if 0 < row < LEAST:
         raise UnsupportedError("a learned sink took a part of this row, and the file does not hold it")
