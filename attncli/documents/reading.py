@@ -46,8 +46,11 @@ def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ..
     """
     name = content.get("schema")
     if name is None and set(content) == {"error"}:
-        what = "this is what attn said when it failed, and no answer"
-        raise InputError(what, where=where, expected="what it writes when it succeeds")
+        raise InputError(
+            "this is what attn said when it failed, and no answer",
+            where=where,
+            expected="what it writes when it succeeds",
+        )
     if not isinstance(name, str) or name not in KINDS:
         reason = message("it names no schema")
         if name is not None:

@@ -111,17 +111,19 @@ def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True)
 def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
     """That so many of a text's words are unknown to its model. has_marks: whether each has its mark somewhere."""
     if has_marks:
-        one = message(
+        singular = message(
             "{count} of {words} words is unknown to this model: any other unknown word would be the same to it. "
             "A ? marks it."
         )
-        several = message(
+        others = message(
             "{count} of {words} words are unknown to this model: it cannot tell them apart. A ? marks each of them."
         )
     else:
-        one = message("1 of {words} words is unknown to this model: any other unknown word would be the same to it.")
-        several = message("{count} of {words} words are unknown to this model: it cannot tell them apart.")
-    return say(view, one if unknown == 1 else several, count=unknown, words=total)
+        singular = message(
+            "1 of {words} words is unknown to this model: any other unknown word would be the same to it."
+        )
+        others = message("{count} of {words} words are unknown to this model: it cannot tell them apart.")
+    return say(view, singular if unknown == 1 else others, count=unknown, words=total)
 
 
 def _note_of_text(text: str, note: str, view: View) -> str:
