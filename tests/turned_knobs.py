@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import AnyOf, Causal, Everywhere, Global, Window
 from attncli.mechanism.spec import Alibi, Block, Experts, Mlp, Rope, Spec
-from attncli.models.config import seeing_all
+from attncli.models.config import with_global_tokens
 
 
 def attention(spec: Spec, **changed: object) -> Spec:
@@ -76,7 +76,7 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("modernbert", "theta", lambda spec: rope(spec, theta=97.0)),
     ("longformer", "windows", lambda spec: attention(spec, mask=AnyOf((Window(2, 2), Global((0,)))))),
     ("longformer", "global projections", lambda spec: attention(spec, own_global=())),
-    ("longformer by silence", "global", lambda spec: seeing_all(spec, (0,))),
+    ("longformer by silence", "global", lambda spec: with_global_tokens(spec, (0,))),
     ("big_bird", "blocks", lambda spec: attention(spec, mask=Everywhere())),
     ("big_bird", "what counts again", lambda spec: attention(spec, position=None)),
     ("gpt2", "layer's scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.scale)),
@@ -149,7 +149,7 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("m2m_100", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="halves"))),
     ("blenderbot", "scale", lambda spec: attention(spec, scale=0.3)),
     ("led", "windows", lambda spec: attention(spec, mask=Window(2, 2))),
-    ("led", "global", lambda spec: seeing_all(spec, (0,))),
+    ("led", "global", lambda spec: with_global_tokens(spec, (0,))),
     ("t5gemma", "windows", lambda spec: attention(spec, mask=Window(3, 3))),
     ("t5gemma", "norm after cross-attention", lambda spec: replace(spec, decoder=blocks(spec.decoder, lambda block:
     replace(block, norms={place: norm for place, norm in block.norms.items() if place != "cross.out"})))),

@@ -74,10 +74,10 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
         ),
     )
     if options.global_tokens is not None:
-        from attncli.models.config import seeing_all
+        from attncli.models.config import with_global_tokens
 
         tokens = request.whole_numbers(options.global_tokens, "--global-tokens")
-        model = replace(model, spec=seeing_all(model.spec, tokens))
+        model = replace(model, spec=with_global_tokens(model.spec, tokens))
     if options.source is not None:
         model = model.decoder(options.source)
         excerpt = options.source if len(options.source) <= SOURCE_EXCERPT else options.source[:SOURCE_EXCERPT] + "…"

@@ -198,7 +198,7 @@ class Config:
             self.notes.append(text)
 
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
-        """The refusal of the value of a key."""
+        """The error that refuses a key's value. consequence: what would be accepted, or what the value would mean."""
         return UnsupportedError(
             "config.json sets {key} to {values}",
             where=self.where,
@@ -223,7 +223,7 @@ class Config:
         )
 
 
-def without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> Config:
+def config_without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> Config:
     """The config without the keys to ignore. Raises InputError for a key to ignore that is not there."""
     for key in ignore:
         if key not in values:
@@ -264,6 +264,7 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
 
 
 def _value_text(value: object) -> str:
+    """A value as Python writes it, cut to 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -353,7 +354,7 @@ def rope(
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=1.0 if default_partial is None else default_partial)
-    inside = _for_all_layers(config) if kind is None else _of_kind(config, kind, scaled=scaled)
+    inside = _rope_of_all_layers(config) if kind is None else _rope_of_layer_type(config, kind, scaled=scaled)
     base = inside.number("rope_theta", default=outside_theta)
     rope_type = inside.get("rope_type", "type") or "default"
     share = inside.number("partial_rotary_factor", default=share)
@@ -374,7 +375,7 @@ def rope(
     if alpha is not None:
         base, rope_type = base * alpha ** (dims / (dims - 2)), "default"
         beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")  # written, and without use
-    scaling = _scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
+    scaling = _rope_scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
     idle = {"finetuned", "original_max_position_embeddings", *beside}
     unread = [key for key in inside.values if key not in inside.read_keys | idle]
     if unread:
@@ -409,15 +410,15 @@ def _note_idle_share(config: Config, kind: str, share: float) -> None:
     )
 
 
-def _for_all_layers(config: Config) -> Config:
-    """What holds for every layer. Where a config has both spellings, transformers takes the old one."""
+def _rope_of_all_layers(config: Config) -> Config:
+    """What a config says of the rotary positions of all layers; of both spellings transformers takes the old one."""
     old, new = config.under("rope_scaling"), config.under("rope_parameters")
     parameters = old if old is not None and old.values else new
     return Config({}, config.where) if parameters is None else parameters
 
 
-def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
-    """What holds for one type of layers; transformers adds the old spelling to the new one."""
+def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
+    """What a config says of rotary positions in one type of layers; transformers adds the old spelling to the new."""
     old, new = config.under("rope_scaling"), config.under("rope_parameters")
     values: dict[str, Any] = {"rope_type": "default"}
     if new is not None:
@@ -438,7 +439,9 @@ def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
     return Config(values, config.where)
 
 
-def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool) -> RopeScaling:
+def _rope_scaling(
+    kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool
+) -> RopeScaling:
     """The scaling of a rotary embedding of `dims` entries, of the type `kind`; None for the default one.
 
     inside: what the config says of the scaling. usual: the positions before scaling that it means by silence. by_kind:
@@ -507,7 +510,7 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
 
 def stretched_scale(config: Config) -> float:
     """What scores are multiplied with besides, where positions are stretched and the config gives `mscale_all_dim`."""
-    inside = _for_all_layers(config)
+    inside = _rope_of_all_layers(config)
     share = inside.get("mscale_all_dim")
     if (inside.get("rope_type", "type") or "default") == "default" or not share:
         return 1.0
@@ -515,6 +518,7 @@ def stretched_scale(config: Config) -> float:
 
 
 def _log_factor(factor: float, share: float) -> float:
+    """YaRN's factor for queries and keys: 1 + 0.1·share·ln(factor), and 1 where nothing is stretched."""
     return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
 
 
@@ -538,7 +542,7 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
     return LongRope(lists[0], lists[1], original, magnitude)
 
 
-def with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
+def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
     """The attention with these global tokens in place of those that it has; itself where it knows none.
 
     tokens: positions in the text. Source: Beltagy et al., Longformer, 2020.
@@ -550,7 +554,7 @@ def with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
     return replace(attention, mask=AnyOf((near, Global(positions))) if positions else near, own_global=positions)
 
 
-def seeing_all(spec: Spec, tokens: Sequence[int]) -> Spec:
+def with_global_tokens(spec: Spec, tokens: Sequence[int]) -> Spec:
     """The model with these global tokens, of its encoder if it has two sides.
 
     Raises UnsupportedError for a model without such tokens, InputError for a position beyond its longest text.
@@ -567,7 +571,7 @@ def seeing_all(spec: Spec, tokens: Sequence[int]) -> Spec:
             largest=max(tokens),
             last=limit - 1,
         )
-    blocks = (replace(block, attention=with_globals(block.attention, tokens)) for block in spec.blocks)
+    blocks = (replace(block, attention=attention_with_globals(block.attention, tokens)) for block in spec.blocks)
     return replace(spec, blocks=tuple(blocks))
 
 
@@ -593,6 +597,7 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
 
 
 def _both_ways(config: Config, block: Block) -> Block:
+    """The layer with a mask that sees later tokens, too. Raises UnsupportedError for one that has no such form."""
     mask = mirror_mask(block.attention.mask)
     if mask is None:
         raise config.refuse(

@@ -95,7 +95,7 @@ has it."""
 
 
 class Names(Struct, frozen=True):
-    """Role → tensor name.
+    """What a family calls the tensor of each role.
 
     layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
     list several roles, which share one tensor (`Concat`, `GroupedTensor`). outside: the other roles.
@@ -482,7 +482,7 @@ class Binding(Struct, frozen=True):
 
 
 def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where: str) -> tuple[Binding, Binding | None]:
-    """The binding of a model, and of its decoder if it has one.
+    """Which tensors play which roles in a model, and in its decoder if it has one.
 
     Raises InputError for a tensor that is missing, has the wrong shape, or plays no part, UnsupportedError for one that
     plays a part and holds no floats.
@@ -543,11 +543,11 @@ class _Binder:
         layers = []
         for index, block in enumerate(self.spec.blocks):
             layer = self.names.layer.format(layer=index)
-            bindings = self._bind_sources(layer_roles(self.spec, block), self._inside(layer), layer)
+            bindings = self._bind_sources(layer_roles(self.spec, block), self._layer_sources(layer), layer)
             layers.append(tuple(sorted(bindings, key=self._file_place)))
         return Binding(outer, tuple(layers))
 
-    def _inside(self, layer: str) -> Mapping[str, Source]:
+    def _layer_sources(self, layer: str) -> Mapping[str, Source]:
         """The sources of a layer's roles, those that share a tensor where the file has it."""
         together = {
             key: source

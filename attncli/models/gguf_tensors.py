@@ -139,7 +139,7 @@ def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Undone(Struct, frozen=True):
-    """What is undone of a tensor.
+    """What a converter did to a tensor and reading takes back.
 
     head: rows of a head whose neighbouring rows are brought back to its two halves, 0 where rows stand in order.
     rows, columns: where each row or column stands; None where they stand in order. decay: whether a decay is stored as
@@ -213,7 +213,7 @@ TILED = {"attn_qkv": True, "ssm_conv1d": True, "attn_gate": True, "ssm_beta": Fa
 
 
 def undone(name: str, spec: Spec, model_family: Family) -> Undone:
-    """What is undone of a tensor."""
+    """What a converter did to the tensor of this name, which reading takes back."""
     part, decay = name.partition("blk.")[2].split("."), name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
         return Undone(head=spec.blocks[0].attention.head_dim)

@@ -92,7 +92,7 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
             "the file holds more than one attention: {pair} and {pair_2}",
             where=where,
             expected="the tensors of one",
-            hint=f"attn weights convert --prefix {_before(pair[0], twice[0])} FILE one.safetensors",
+            hint=f"attn weights convert --prefix {_prefix_of(pair[0], twice[0])} FILE one.safetensors",
             pair=pair[0],
             pair_2=pair[1],
         )
@@ -121,7 +121,7 @@ def _without_shared(names: dict[str, str]) -> dict[str, str]:
     return _without_shared({name: short.partition(".")[2] for name, short in names.items()})
 
 
-def _before(name: str, short: str) -> str:
+def _prefix_of(name: str, short: str) -> str:
     """What stands in a file's name before its plain name; the whole name where nothing does."""
     start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
     return name[:start] if start > 0 else name
@@ -180,8 +180,11 @@ EMPTY_REQUEST = LayoutRequest()
 
 
 class Layout(Struct, frozen=True):
-    """description: the layout in words. needs: the tensors it must have, by plain name, with the role each plays
-    (`q.weight`; several roles are apart by spaces). may: those it can have; a role "" is not used."""
+    """One way to spell an attention.
+
+    description: it in words. needs: the tensors it must have, by plain name, with the role each plays (`q.weight`;
+    several roles are apart by spaces). may: those it can have; a role "" is not used.
+    """
 
     description: str
     needs: Mapping[str, str]
@@ -214,7 +217,7 @@ class LayoutSizes(Struct, frozen=True):
     layer_norm: bool
 
 
-def facts_of(
+def sizes_of(
     weights: Mapping[str, Array],
     file_names: Mapping[str, str],
     metadata: Mapping[str, str],
@@ -222,7 +225,7 @@ def facts_of(
     head_count: int | None,
     request: LayoutRequest,
 ) -> tuple[LayoutSizes, tuple[str, ...]]:
-    """The sizes, and what to say about an assumption that was made.
+    """The sizes of the attention that these weights make up, and notes on what was assumed.
 
     file_names: the file's own names by canonical name, for messages. head_count: the heads that the tensors tell of.
     Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are not the file's.
@@ -288,6 +291,7 @@ class _Labels:
 
 
 def _check_option(option: str, option_value: int | None, file_value: int, where: str) -> None:
+    """Raise UsageError where an option states another size than the file has."""
     if option_value not in (None, file_value):
         raise UsageError(
             "{option} is {option_value}, the file's is {file_value}",
@@ -346,7 +350,7 @@ def _head_count(
 
 
 def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int) -> None:
-    """Biases, output projection, learned key and norm against the widths they meet. mixed: heads · d_v."""
+    """Raise InputError where biases, output projection or norm do not fit the widths they meet. mixed: heads · d_v."""
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
         raise label.wrong("o.weight", f"{mixed} inputs, heads × d_v")
@@ -367,7 +371,7 @@ def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed
 
 
 def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]) -> None:
-    """The learned key and value that torch's module appends (add_bias_kv)."""
+    """Raise InputError unless the learned key and value that torch's module appends are both there, of these sizes."""
     present = [name for name in sizes if name in weights]
     if len(present) == 1:
         raise InputError(
@@ -433,14 +437,14 @@ def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layou
             weights, biases = {r: f"{n}.kernel" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
             description = message("Keras kernels {names_text}, [in, out]", names_text=names_text)
         case _:
-            weights, biases = names, {r: _bias_of(n) for r, n in names.items()}
+            weights, biases = names, {r: _bias_name(n) for r, n in names.items()}
             description = f"matrices {names_text} of X·W"
     needs = {weights[role]: f"{role}.weight" for role in "qkv"}
     may = {weights["o"]: "o.weight"} | {biases[role]: f"{role}.bias" for role in ROLES}
     return Layout(description, needs, may, partial(_read_projections, weights=weights, biases=biases, form=form))
 
 
-def _bias_of(name: str) -> str:
+def _bias_name(name: str) -> str:
     """`b_Q` for `W_Q`, `bq` for `Wq`; `q_bias` for names that hold no W."""
     return f"b{name[1:]}" if name[0] in "Ww" else f"{name}_bias"
 
@@ -448,6 +452,7 @@ def _bias_of(name: str) -> str:
 def _read_projections(
     tensors: Tensors, request: LayoutRequest, *, weights: dict[str, str], biases: dict[str, str], form: str
 ) -> LayoutWeights:
+    """One tensor per projection, by its names by role. form: "linear", "matrix" or "kernel"."""
     arrays = {role: tensors.read(name) for role, name in weights.items() if name in tensors}
     notes: tuple[str, ...] = ()
     heads = None
@@ -488,7 +493,7 @@ def _flat_bias(tensors: Tensors, name: str, width: int) -> Array:
 def orient(
     arrays: dict[str, Array], usual: Orientation, request: LayoutRequest, names: list[str]
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Matrices by role as [out, in], and what to say about it.
+    """Matrices by role as [out, in], and a note where another way was possible or the usual one was not.
 
     usual: how this layout stores them. Taken as usual unless the asker says otherwise or the
     shapes (or the asker's d_model) allow only the other way.
@@ -554,6 +559,7 @@ def fused_layouts() -> list[Layout]:
 
 
 def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
+    """The weights of `torch.nn.MultiheadAttention`, in either of its forms."""
     width = tensors.read("out_proj.weight", None, None).shape[0]
     output = tensors.read("out_proj.weight", width, width)
     if "in_proj_weight" in tensors:
@@ -638,6 +644,7 @@ def _list_of_heads(heads: int) -> Layout:
 
 
 def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> LayoutWeights:
+    """The weights of a list of heads, one below the other."""
     weights = {}
     for role in "qkv":
         names = [f"heads.{head}.W{role.upper()}" for head in range(heads)]
@@ -663,6 +670,7 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
 
 
 def _shared_projection() -> Layout:
+    """A class whose projections of values, keys and queries may each serve all heads."""
     needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {"fc_out.weight": "o.weight"}
     may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {"fc_out.bias": "o.bias"}
     return Layout(message("multi-head class values keys queries fc_out, [out, in]"), needs, may, _read_shared)

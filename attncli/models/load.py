@@ -27,7 +27,7 @@ from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
-from attncli.models.config import seen_both_ways, settle, without
+from attncli.models.config import config_without, seen_both_ways, settle
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
@@ -101,11 +101,12 @@ class CheckpointStore:
                     vocabulary=self.spec.vocabulary,
                 )
             ids.append(token.id)
-        return self._rows(backend, "tokens.weight", ids) * self.spec.embedding.scale
+        return self._table_rows(backend, "tokens.weight", ids) * self.spec.embedding.scale
 
     def _type_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors of the tokens' types, [token, width]."""
-        return self._rows(backend, "types.weight", [min(token.part, self.spec.embedding.types - 1) for token in tokens])
+        last = self.spec.embedding.types - 1
+        return self._table_rows(backend, "types.weight", [min(token.part, last) for token in tokens])
 
     def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:
         """Vectors [token, width] with the tokens' positions added as the embedding says. Padding has a row of its own,
@@ -117,19 +118,19 @@ class CheckpointStore:
                 rows.append(embedding.padding)
             else:
                 rows.append(embedding.position_offset + token.index - padding_count)
-        table, stored = partial(self._rows, backend, "positions.weight", rows), "positions.weight" in self.binding.outer
-        return with_positions(backend, embedding, x, rows, table, stored=stored)
+        table = partial(self._table_rows, backend, "positions.weight", rows)
+        return with_positions(backend, embedding, x, rows, table, stored="positions.weight" in self.binding.outer)
 
     def expect(self, layers: range) -> None:
         self._deferred_layer = layers.stop - 1
-        bindings = ((layer, bound) for layer in layers for bound in self._in_order(layer))
+        bindings = ((layer, bound) for layer in layers for bound in self._bindings_in_order(layer))
         self._read_ahead(bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds)
 
     def _expect_feed_forward(self, layer: int) -> None:
         """Have the feed-forward part of the last layer expected read ahead: it is asked for after all."""
         if layer == self._deferred_layer:
             self._deferred_layer = -1
-            self._read_ahead(bound for bound in self._in_order(layer) if bound.feeds)
+            self._read_ahead(bound for bound in self._bindings_in_order(layer) if bound.feeds)
 
     def _read_ahead(self, bindings: Iterable[TensorBinding]) -> None:
         """Have the tensors of these roles read ahead, in this order."""
@@ -144,30 +145,33 @@ class CheckpointStore:
 
     def outer(self, backend: Backend) -> Weights:
         def role(name: str) -> Array | None:
-            return self._keep(backend, name, self.binding.outer[name]) if name in self.binding.outer else None
+            return self._read_once(backend, name, self.binding.outer[name]) if name in self.binding.outer else None
 
         return role
 
     def bytes_read(self) -> int:
         return self.checkpoint.bytes_read
 
-    def _keep(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
+    def _read_once(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
         """A tensor that belongs to no single layer: read once and held."""
         if (name, backend.dtype) not in self._outer_arrays:
-            self._outer_arrays |= {(role, backend.dtype): array for role, array in self._read(backend, bound).items()}
+            arrays = self._read_roles(backend, bound)
+            self._outer_arrays |= {(role, backend.dtype): array for role, array in arrays.items()}
         return self._outer_arrays[name, backend.dtype]
 
-    def _in_order(self, layer: int) -> list[TensorBinding]:
+    def _bindings_in_order(self, layer: int) -> list[TensorBinding]:
         """A layer's tensors in the order in which `run_block` asks for them."""
         order = {role.name: place for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))}
         bindings = [bound for bound in self.binding.layers[layer] if not bound.shared]
         return sorted(bindings, key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles))
 
-    def _read(self, backend: Backend, bound: TensorBinding) -> dict[str, Array]:
+    def _read_roles(self, backend: Backend, bound: TensorBinding) -> dict[str, Array]:
+        """The arrays of the roles that some tensors play, by role."""
         arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
         return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
 
-    def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
+    def _table_rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
+        """These rows of the table that plays a role, [row, width]."""
         name = self.binding.outer[role].tensors[0]
         if self._tables is None:
             return backend.array(self.checkpoint.read_rows(name, rows, backend.dtype))
@@ -179,7 +183,7 @@ class CheckpointStore:
 
 
 class _LayerWeights(ReadWeights):
-    """The weights of one layer."""
+    """The weights of one layer of a checkpoint, read when they are asked for."""
 
     def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
         self._store, self._backend, self._index = store, backend, index
@@ -193,11 +197,11 @@ class _LayerWeights(ReadWeights):
         if bound is None:
             return None
         if bound.shared:
-            return self._store._keep(self._backend, role, bound)
+            return self._store._read_once(self._backend, role, bound)
         if role not in arrays:
             if bound.feeds:
                 self._store._expect_feed_forward(self._index)
-            for name, array in self._store._read(self._backend, bound).items():
+            for name, array in self._store._read_roles(self._backend, bound).items():
                 arrays[name] = array if name not in self._factors else array * self._factors[name]
         return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
 
@@ -323,6 +327,7 @@ class _CachedWeights(ReadWeights):
         return None if multiply is None else multiply(flat, bias)
 
     def _multiplier(self, role: str, backend: Backend) -> Multiplier | None:
+        """What multiplies by a role's matrix; None where it is not there, or the backend has nothing for it."""
         weight = self._arrays[role] if role in self._arrays else self._weights(role)
         multiply = None if weight is None else backend.multiplier(weight)
         if multiply is None:
@@ -446,7 +451,7 @@ def load(
         Identity("checkpoint", location.name, spec.family, quantization=checkpoint.quantization, adapters=labels),
         warnings=(*checkpoint.notes, *warnings, *spec.layer_notes()),
         decoder_store=decoder_store,
-        ends=ends(whole),
+        ends=end_token_ids(whole),
     )
 
 
@@ -522,8 +527,8 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
         )
     model_family = family(kind)
     if model_family is None:
-        raise _foreign(kind, where)
-    config = without(checkpoint.config, ignore, where)
+        raise _family_refusal(kind, where)
+    config = config_without(checkpoint.config, ignore, where)
     spec = seen_both_ways(config, model_family.spec(config))
     if not spec.attending():
         raise UnsupportedError(
@@ -539,8 +544,8 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
     return kind if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind) else None
 
 
-def _foreign(kind: str, where: str) -> UnsupportedError:
-    """The refusal of a family that has no file here, by what asked for its Spec."""
+def _family_refusal(kind: str, where: str) -> UnsupportedError:
+    """What is raised where the Spec of a model is asked for whose family has no file here."""
     family_name, hint = repr(kind), ""
     if library.knows_family(kind):
         what = message(
@@ -578,6 +583,7 @@ def _seeded_model(
     device: str | None,
     dtype: str,
 ) -> Model:
+    """The one-layer model of seeded weights, or of a weight file; arguments as of `load`."""
     operations, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
     if weights is not None:
         from attncli.models.layout import LayoutRequest
@@ -612,7 +618,8 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     every = checkpoint.names()
     inside, beside = any(name.startswith(UNDER) for name in every), any(name.startswith(OTHERS) for name in every)
-    names = {name: short for name in every if (short := _short(name, inside=inside, beside=beside)) is not None}
+    short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
+    names = {name: short for name, short in short_names.items() if short is not None}
     config = text_config(checkpoint.config) if names else None
     if config is None:
         return checkpoint
@@ -656,7 +663,7 @@ def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str
     return {**text, "tie_word_embeddings": any(flags)} if flags else text
 
 
-def _short(name: str, *, inside: bool, beside: bool) -> str | None:
+def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
     """A tensor's name in the text model alone; None for one of another part.
 
     inside: whether any tensors stand under the text model's name. beside: whether any stand under another's.
@@ -672,7 +679,7 @@ def _short(name: str, *, inside: bool, beside: bool) -> str | None:
 # The tokens at which a checkpoint's own texts end.
 
 
-def ends(checkpoint: Checkpoint) -> frozenset[int]:
+def end_token_ids(checkpoint: Checkpoint) -> frozenset[int]:
     """The `eos_token_id` of generation_config.json, or of config.json where that says nothing: one id, several or none.
 
     What is no token id is passed over. Raises InputError for a generation_config.json that is no JSON object.

@@ -125,7 +125,7 @@ class Model(Struct, frozen=True, eq=False):
         return tokens
 
     def computing(self, count: int) -> Backend:
-        """The backend in which a text is computed.
+        """The backend in which a text of so many tokens is computed.
 
         Args:
             count: How many tokens it has.
@@ -206,7 +206,7 @@ class Model(Struct, frozen=True, eq=False):
         tokens = self.encode(text)
         layer_count = len(self.spec.blocks)
         numbers = sorted(set(numbers_of(layers, layer_count))) if idle else self.spec.attending(layers)
-        run.check("layer", numbers, layer_count)
+        run.check_indices("layer", numbers, layer_count)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
             backend = self.computing(len(tokens))
@@ -228,7 +228,7 @@ class Model(Struct, frozen=True, eq=False):
         for layer in layers:
             count = self.spec.blocks[layer].attention.heads
             if heads is not EVERY and count:
-                run.check("head", sorted(heads), count)
+                run.check_indices("head", sorted(heads), count)
                 count = len(heads)
             counts.append((layer, count))
         return counts
@@ -363,6 +363,7 @@ class Model(Struct, frozen=True, eq=False):
     def _batches_of(
         self, texts: Sequence[list[Token]], layers: Selection, heads: Selection, keep: Collection[str]
     ) -> Iterator[PaddedTexts]:
+        """These texts in batches of about one length; one by one where their own numbers would change in a batch."""
         self._check_memory()
         backend = self.computing(sum(map(len, texts)))
         kinds = {mask.depends_on for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
@@ -497,7 +498,7 @@ class Model(Struct, frozen=True, eq=False):
         block = self.spec.blocks[trace.layer]
         if heads is EVERY or block.instead:
             return trace
-        run.check("head", sorted(heads), block.attention.heads)
+        run.check_indices("head", sorted(heads), block.attention.heads)
         cross = trace.cross
         if cross is not None and block.cross is not None:
             cross = choose_heads(cross, sorted(heads), block.cross)
@@ -582,14 +583,14 @@ def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[in
 def _layers_of_text(
     batch: Sequence[LayerTrace], entry: int, tokens: Sequence[Token], keep: Collection[str]
 ) -> Iterator[LayerTrace]:
-    """One text's layers of a batch that has run. keep: what is there is there."""
+    """One text's layers of a batch that has run. keep: without effect, as the batch has what it kept."""
     del keep
     for trace in batch:
         yield replace(take_text(trace, entry, len(tokens)), tokens=tuple(tokens))
 
 
 def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
-    """A text's trace as that of a batch of one."""
+    """A text's trace as that of a batch of one: its arrays have a leading axis more."""
     leaving = trace.leaving
     return replace(
         trace,
@@ -601,7 +602,7 @@ def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
 
 
 def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
-    """Without the padding, which lies between a text's end and `longest`; learned keys come after it and stay."""
+    """A stage without its padding, between a text's end and `longest`; learned keys come after that and stay."""
     for place, axis in enumerate(axes):
         if axis in ("token", "query", "key"):
             indices = [*range(length), *range(longest, array.shape[place])]
@@ -610,7 +611,7 @@ def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) 
 
 
 def _check_masks(spec: Spec, differ: bool) -> None:
-    """Raise UnsupportedError for what a batch cannot carry. differ: whether the texts differ in length."""
+    """Raise UnsupportedError for masks that differ by text in a batch. differ: whether the texts differ in length."""
     for block in spec.blocks:
         for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text

@@ -35,7 +35,8 @@ MOST = 2**24
 
 
 class Vocabulary(Struct, frozen=True, eq=False):
-    """rows: [entry, d_model]. places: the row of each token text, None where rows go by token id."""
+    """The embeddings of a weight file. rows: [entry, d_model]. places: the row of each token text, None where rows go
+    by token id."""
 
     rows: np.ndarray[Any, Any]
     places: Mapping[str, int] | None
@@ -188,7 +189,7 @@ def spec_of(settings: Settings) -> Spec:
         v_dim=settings.v_dim,
         scale=scale_number(settings.scale or SCALE, settings.head_dim, d_model),
         mask=settings.mask,
-        position=_position(settings.position, settings.head_dim),
+        position=_position_encoding(settings.position, settings.head_dim),
         softcap=settings.softcap,
     )
     norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)} if settings.layer_norm else {}
@@ -252,7 +253,7 @@ LARGEST_BASE = 1e12
 """Of rotary positions: beyond, float32 turns by nothing."""
 
 
-def _position(name: str, d_k: int) -> Position:
+def _position_encoding(name: str, d_k: int) -> Position:
     """The position encoding within attention that a `--position` value names. Raises UsageError."""
     kind, colon, theta = name.partition(":")
     match kind:

@@ -146,7 +146,7 @@ def numbers(backend: Backend, array: Array | None) -> Floats | None:
 
 
 class _Tap:
-    """A receiver while the stream goes by."""
+    """A receiver while the stream goes by: its map between any two norms, and what it has made of the parts so far."""
 
     def __init__(self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any) -> None:
         self.number, self.receiver = number, receiver
@@ -208,7 +208,7 @@ class _Tap:
 
 
 def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
-    """No fewer parts than the stream has where it enters an attention of this layer."""
+    """A number of parts that the stream does not exceed where it enters an attention of this layer."""
     count = 8
     for block in spec.blocks[: layer + 1]:
         heads = block.attention.heads + (block.cross.heads if block.cross is not None else 0)
@@ -328,7 +328,7 @@ def _enter(backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: 
 
 
 def known_numbers(backend: Backend, array: Array) -> Floats:
-    """An array that is there as NumPy numbers."""
+    """An array in NumPy, float64 where the backend computes in it, else float32."""
     values = numbers(backend, array)
     assert values is not None
     return values
@@ -430,6 +430,7 @@ class _LayerWriter:
         return self._block.parallel and self._block.mlp is not None
 
     def _norm(self, place: str) -> Norm | None:
+        """The layer's norm at a place, that of its convolution at "conv.norm"; None where there is none."""
         if place == "conv.norm":
             return None if self._block.convolution is None else self._block.convolution.norm
         return self._block.norms.get(place)  # type: ignore[call-overload]

@@ -67,16 +67,16 @@ def run(
 
     Raises InputError for a layer that does not exist.
     """
-    check("layer", sorted(set(layers)), len(spec.blocks))
+    check_indices("layer", sorted(set(layers)), len(spec.blocks))
     yield from run_layers(spec, store, backend, store.embed(backend, tokens), context, layers)
 
 
 def run_layers(
     spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]
 ) -> Iterator[LayerTrace]:
-    """The same from the vectors that enter layer 0, [..., token, width]."""
+    """Yield the traces of these layers, in order, from the vectors that enter layer 0, [..., token, width]."""
     layer_numbers = sorted(set(layers))
-    check("layer", layer_numbers, len(spec.blocks))
+    check_indices("layer", layer_numbers, len(spec.blocks))
     store.expect(range(layer_numbers[-1] + 1))
     for index, block in enumerate(spec.blocks[: layer_numbers[-1] + 1]):
         quiet = context if index in layer_numbers else replace(context, keep=frozenset(), on_block=None)
@@ -88,7 +88,7 @@ def run_layers(
         traces.clear()
 
 
-def check(what: str, indices: Sequence[int], count: int) -> None:
+def check_indices(what: Literal["layer", "head"], indices: Sequence[int], count: int) -> None:
     """Raise InputError unless each index is one of `count` layers or heads."""
     for index in indices:
         if not 0 <= index < count:
@@ -273,15 +273,15 @@ def with_positions(
 
 
 class LeavingBranches(Struct, frozen=True, eq=False):
-    """Branches that leave at one attention. values: what takes the place of its mixed values, [branch, head, token,
-    v_dim], whole."""
+    """Branches that leave the run of a text at one attention. values: what takes the place of its mixed values,
+    [branch, head, token, v_dim], whole."""
 
     kind: Kind
     values: Array
 
 
 class Trunk(Struct, frozen=True, eq=False):
-    """What branches leave from, and how far they are computed.
+    """A run of a text, which branches leave that differ from it from some attention on, and how far they are computed.
 
     first: the layer to begin with. start: the first token that a branch computes; those before it are as they were.
     asking: the tokens whose last vectors are wanted, None where none are singled out. at_once: how many branches run

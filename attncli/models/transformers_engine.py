@@ -52,7 +52,7 @@ from attncli.models.transformers_model import (
     forward,
     list_members,
     own_attention,
-    register,
+    register_engine,
 )
 
 # Where a model of transformers' own takes positions from, measured on a text of one token said several times.
@@ -93,20 +93,20 @@ def position_encoding(
     if bias is not None:
         finite_bias = np.where(np.isfinite(bias), bias, 0.0)
         if np.abs(finite_bias).max(initial=0) > 0:
-            return Alibi() if _linear(bias) else RelativeBuckets(0, 0, bidirectional=False)
+            return Alibi() if _grows_evenly(bias) else RelativeBuckets(0, 0, bidirectional=False)
     if rotating if varies(v) else varies(q):
-        return Rope(q.shape[-1], _theta(config, layer))
+        return Rope(q.shape[-1], _rope_base(config, layer))
     return None
 
 
-def _linear(bias: Floats) -> bool:
+def _grows_evenly(bias: Floats) -> bool:
     """Whether what is added grows evenly with the distance wherever it is finite, as ALiBi's does."""
     last = bias[..., -1, :]
     steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
     return steps.shape[-1] > 1 and bool(np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30))
 
 
-def _theta(config: Any, layer: int) -> float:
+def _rope_base(config: Any, layer: int) -> float:
     """The base of the angles as the library settled it; 10000 where it says nothing."""
     rope_parameters = getattr(config, "rope_parameters", None) or {}
     kinds = getattr(config, "layer_types", None) or ()
@@ -141,7 +141,7 @@ class ProbeResult(Struct, frozen=True):
     before_sinks: bool = False
 
 
-def has_table(hf_model: Any) -> bool:
+def has_token_table(hf_model: Any) -> bool:
     """Whether token ids are rows of a table of vectors, [token, width]."""
     try:
         return len(hf_model.get_input_embeddings().weight.shape) == 2
@@ -187,7 +187,7 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
             odd=odd[0],
         )
     side = replace(side, layers=modules, attending=tuple(ran.attending))
-    before_sinks = matches_attention(side, backend, where)
+    before_sinks = compare_attention(side, backend, where)
     entering = layer_calls[0][0].entering
     positions = None if entering is None else added_positions(hf_model, backend.numpy(entering))
     attending = next(own_calls for _, own_calls in layer_calls if own_calls)
@@ -201,11 +201,11 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     return ProbeResult(spec, side, output, layer_calls[0][0].streams, before_sinks)
 
 
-def matches_attention(side: HostedSide, backend: Backend, where: str) -> bool:
-    """Compare each attention of a short text with the library's own, given the same queries, keys, values and mask.
+def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
+    """Whether the library shows weights before sinks take their share, as a text shows whose attentions are compared.
 
-    The text is longer than the model's windows, if they are short. Returns whether the library tells weights before
-    sinks take their share of them. Raises UnsupportedError for another mask, other values or other weights.
+    Each attention is given the library's own queries, keys, values and mask. The text is longer than the model's
+    windows, if they are short. Raises UnsupportedError for another mask, other values or other weights.
     """
     tokens, family = _different_tokens(side.hf_model), repr(side.family)
     visible: list[Array | None] = []
@@ -430,6 +430,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 
     def _forward(self, tokens: Sequence[Token], answer: Callable[[Call], Array]) -> tuple[Passages, Array]:
+        """Run the model with `answer` in place of attention; see `forward`."""
         family, device = self.spec.family, self.backend.device
         side = HostedSide(self.hf_model, family, device, self.layers, self.attending, self.memory)
         return forward(side, tokens, answer)
@@ -485,7 +486,7 @@ def load_foreign(
     library's own making.
     """
     backend, where = choose("torch", device=device, dtype=dtype), str(checkpoint.folder)
-    register()
+    register_engine()
     hf_model, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
     # transformers would fill these with random numbers; a pooler comes after all attention
     missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
@@ -498,7 +499,7 @@ def load_foreign(
             family=family,
         )
     hf_model = hf_model.to(backend.device)
-    if not has_table(hf_model):
+    if not has_token_table(hf_model):
         raise UnsupportedError(
             "a model of the family {family} has no table of tokens: it reads characters by their code",
             where=where,

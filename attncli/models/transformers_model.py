@@ -81,11 +81,11 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
                 family=repr(family),
                 reads=listing(reads, " and "),
             )
-        with checkpoint, _no_larger(torch, checkpoint):
+        with checkpoint, _bounded_model(torch, checkpoint):
             model, notes = kind.from_pretrained(
                 None,
                 config=config,
-                state_dict=_tensors(checkpoint, dtype),
+                state_dict=_torch_tensors(checkpoint, dtype),
                 attn_implementation=attention,
                 experts_implementation="eager",
                 dtype=getattr(torch, dtype),
@@ -96,7 +96,7 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
 
 @contextmanager
 def library_errors(family: str, where: str) -> Iterator[None]:
-    """Whatever transformers raises within, told as an UnsupportedError."""
+    """Within, whatever transformers raises becomes an UnsupportedError."""
     try:
         yield
     except (AttnError, MemoryError):
@@ -128,7 +128,7 @@ def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     return harmless
 
 
-def _tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
+def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
     """Every tensor as torch has it. Wide types are read as the model will hold them, others as they are stored."""
     keeper = choose("torch", device="cpu", dtype=dtype)
     checkpoint.ahead(list(checkpoint.names()))
@@ -140,7 +140,7 @@ def _tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
 
 
 @contextmanager
-def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
+def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     """Within, no model comes to be that the checkpoint cannot fill or the memory cannot hold."""
     shapes = [info.shape for info in checkpoint.names().values()]
     stored_numbers = sum(map(prod, shapes))
@@ -201,7 +201,7 @@ def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
 
 
 class Passage:
-    """One layer as it runs, filled in on the way.
+    """One layer of a model that transformers runs, filled in while it does.
 
     entering, leaving: [token, width]. streams: how many vectors a token has between layers; of several, both are the
     mean. rotating: whether it was handed the angles of a rotary embedding. out: what the output projection made of
@@ -276,21 +276,21 @@ def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[An
 
 
 @contextmanager
-def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passages]:
+def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passages]:
     """Within, what these layers take and give is noted, and what the modules that attend take."""
     torch: Any = import_module("torch")
     passages = Passages()
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         rotating = kwargs.get("position_embeddings") is not None
-        entering, streams = _vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
+        entering, streams = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        passages.note_attention_input(_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
+        passages.note_attention_input(_token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
 
     def after(module: Any, args: Any, output: Any) -> None:
-        passages.leave(_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
+        passages.leave(_token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
 
     def any_module(module: Any, args: Any, output: Any) -> None:
         weight = getattr(module, "weight", None)
@@ -312,7 +312,7 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
             handle.remove()
 
 
-def _vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tuple[Array | None, int]:
+def _token_vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tuple[Array | None, int]:
     """The vectors of the tokens, [token, width], by the first floats among these, and how many there are for each.
 
     Stored with a batch of one before; several for each token, [batch, token, stream, width] or [stream, batch, token,
@@ -412,7 +412,7 @@ Watch = Callable[[Call, Array, Array | None], None]
 weights [head, query, key] where it gives them."""
 
 
-def register() -> None:
+def register_engine() -> None:
     """Make the library know `ENGINE`."""
     transformers = import_transformers()
     transformers.AttentionInterface.register(ENGINE, _outside)
@@ -440,19 +440,19 @@ def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[
 
     Raises InputError for a token outside the embedding, UnsupportedError for whatever the library raises.
     """
-    return _run(side, tokens, partial(_in_place_of_attention, answer))
+    return _run_side(side, tokens, partial(_in_place_of_attention, answer))
 
 
 def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> None:
     """Run one side of a model eagerly with the library's own attention, `watch` looking on. Raises as `forward`."""
     side.hf_model.set_attn_implementation("eager")
     try:
-        _run(side, tokens, partial(_beside_attention, watch))
+        _run_side(side, tokens, partial(_beside_attention, watch))
     finally:
         side.hf_model.set_attn_implementation(ENGINE)
 
 
-def _run(
+def _run_side(
     side: HostedSide, tokens: Sequence[Token], attending: Callable[[Passages], AbstractContextManager[None]]
 ) -> tuple[Passages, Array]:
     """What passed in a run, and what it gives, [token, width]. attending: within which attention is answered or
@@ -463,7 +463,7 @@ def _run(
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
     id_tensor = torch.tensor([ids], device=side.device)
     _reset_dynamic_rotary(hf_model)
-    watched = passing(side.layers, side.attending)
+    watched = note_passages(side.layers, side.attending)
     with torch.no_grad(), library_errors(side.family, ""), watched as passages, attending(passages):
         if side.memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
@@ -496,6 +496,7 @@ _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
 
 @contextmanager
 def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]:
+    """Within, what transformers asks its attention for is answered by `answer`."""
     token = _answering.set((answer, passages))
     try:
         yield
@@ -518,7 +519,7 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
 
         def observe(module: Any, *args: Any, **extras: Any) -> Any:
             out = eager(module, *args, **extras)
-            call = _call(passages, *args, **extras)
+            call = _call_of(passages, *args, **extras)
             mixed: Tensor = out[0][0].permute(1, 0, 2)
             weights = [tensor[0] for tensor in out[1:2] if torch.is_tensor(tensor) and tensor.ndim == 4]
             watch(call, mixed, weights[0] if weights else None)
@@ -545,12 +546,12 @@ def _outside(
 ) -> tuple[Tensor, None]:
     """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
     answer, passages = _answering.get()
-    mixed: Tensor = answer(_call(passages, query, key, value, attention_mask, scaling, **extras))
+    mixed: Tensor = answer(_call_of(passages, query, key, value, attention_mask, scaling, **extras))
     passages.note_attention(mixed.numel(), module)
     return mixed.permute(1, 0, 2)[None].contiguous(), None
 
 
-def _call(
+def _call_of(
     passages: Passages,
     query: Tensor,
     key: Tensor,

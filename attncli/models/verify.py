@@ -52,13 +52,13 @@ class ReferenceSide(Struct, frozen=True, eq=False):
 def reference(
     folder: Path,
     ids: Sequence[int],
-    *,
     target: Sequence[int] | None = None,
     dtype: str = "float64",
+    *,
     everywhere: Sequence[int] | None = None,
     states: Floats | None = None,
 ) -> tuple[ReferenceSide, ...]:
-    """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
+    """What transformers makes of these tokens: in the model, or in encoder and decoder where there is a `target`.
 
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
     transformers, InputError where transformers cannot load the folder. everywhere: positions of the global tokens of a
@@ -66,7 +66,7 @@ def reference(
     width], for a decoder that reads it; then `ids` are the decoder's, and its side alone is given.
     """
     with running(folder, both=target is not None or states is not None, dtype=dtype) as model:
-        return sides(model, ids, target, everywhere) if states is None else (over(model, ids, states),)
+        return sides(model, ids, target, everywhere) if states is None else (decoder_over_states(model, ids, states),)
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
     if wide or hasattr(model, "relative_positional_encoding"):
         for weight in model.parameters():
             weight.data = weight.data.to(getattr(torch, dtype))  # XLNet makes some of float32 whatever is asked for
-    _alibi_once(torch, model.eval())
+    _count_alibi_once(torch, model.eval())
     with torch.no_grad(), _float64_throughout(torch, model) if wide else nullcontext():
         yield model
 
@@ -108,30 +108,30 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
 def sides(
     model: Any, ids: Sequence[int], target: Sequence[int] | None = None, everywhere: Sequence[int] | None = None
 ) -> tuple[ReferenceSide, ...]:
-    """What the model makes of these tokens. everywhere: as for `reference`."""
+    """What transformers' model makes of these tokens, side by side. everywhere: as for `reference`."""
     torch = import_module("torch")
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         inputs["decoder_input_ids"] = torch.tensor([list(target)])
-    whole_if_short(model, len(ids))
-    if by_distance(model):
+    run_short_text_whole(model, len(ids))
+    if gives_weights_by_distance(model):
         everywhere = usual_globals(model) if everywhere is None else sorted(everywhere)
         inputs["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
     else:
         inputs["use_cache"] = False
     out = model(**inputs, output_attentions=True, output_hidden_states=True)
     if target is not None:
-        first = ReferenceSide(_arrays(out.encoder_hidden_states), _weights(model, out, "encoder_", everywhere))
-        return first, _decoder_side(out)
-    if by_blocks(model):
-        hidden = tuple(layer[: len(ids)] for layer in _arrays(out.hidden_states))
-        weights = tuple(whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))
+        weights = _reference_weights(model, out, "encoder_", everywhere)
+        return ReferenceSide(_first_entries(out.encoder_hidden_states), weights), _decoder_side(out)
+    if runs_by_blocks(model):
+        hidden = tuple(layer[: len(ids)] for layer in _first_entries(out.hidden_states))
+        weights = tuple(whole_weights(model, layer, len(ids)) for layer in _first_entries(out.attentions))
         return (ReferenceSide(hidden, weights),)
-    return (ReferenceSide(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
+    return (ReferenceSide(_first_entries(out.hidden_states), _reference_weights(model, out, "", everywhere)),)
 
 
-def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
-    """What the decoder makes of these tokens over what an encoder made, [token, width]."""
+def decoder_over_states(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
+    """What transformers' decoder makes of these tokens as it reads what an encoder made, [token, width]."""
     torch = import_module("torch")
     encoder_states = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
     inputs = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (encoder_states,), "use_cache": False}
@@ -140,19 +140,20 @@ def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
 
 def _decoder_side(out: Any) -> ReferenceSide:
     """The decoder's side of what an encoder-decoder gave."""
-    return ReferenceSide(*map(_arrays, (out.decoder_hidden_states, out.decoder_attentions, out.cross_attentions)))
+    outputs = (out.decoder_hidden_states, out.decoder_attentions, out.cross_attentions)
+    return ReferenceSide(*map(_first_entries, outputs))
 
 
-def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
+def _reference_weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
     """Each layer's weights by query and key, [head, query, key]. side: "encoder_", or "" for a model of one side."""
-    near = _arrays(out[f"{side}attentions"])
+    near = _first_entries(out[f"{side}attentions"])
     kinds = getattr(model.config, "layer_types", None) or ()
     if len(near) == len(kinds) and "linear_attention" in kinds:  # MiniMax gives the states of those layers, too
         return tuple(array for array, kind in zip(near, kinds, strict=True) if kind != "linear_attention")
-    if not by_distance(model):
+    if not gives_weights_by_distance(model):
         return near
-    apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
-    return tuple(by_key(windows, everywhere or (), rows) for windows, rows in zip(near, apart, strict=True))
+    apart = _first_entries(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
+    return tuple(weights_by_key(windows, everywhere or (), rows) for windows, rows in zip(near, apart, strict=True))
 
 
 def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
@@ -190,12 +191,12 @@ def _read_tensors(folder: Path) -> dict[str, Any]:
     return tensors
 
 
-def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
+def _first_entries(tensors: Sequence[Any]) -> tuple[Floats, ...]:
     """The first entry of each batch as float64 in NumPy."""
     return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
 
 
-def _alibi_once(torch: Any, model: Any) -> None:
+def _count_alibi_once(torch: Any, model: Any) -> None:
     """Falcon's eager attention adds ALiBi to scores whose mask holds it already, its other attentions do not: count it
     once."""
 
@@ -315,8 +316,8 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
 # Weights that transformers gives by distance, as for windows, or by blocks, brought into rows and columns.
 
 
-def by_distance(model: Any) -> bool:
-    """Whether a model of transformers gives its weights so, and takes global tokens."""
+def gives_weights_by_distance(model: Any) -> bool:
+    """Whether a model of transformers gives its weights by distance, as for windows, and takes global tokens."""
     return "global_attention_mask" in signature(model.forward).parameters
 
 
@@ -326,7 +327,7 @@ def usual_globals(model: Any) -> Sequence[int]:
     return (0,) if any(name.endswith("ForSequenceClassification") for name in architectures) else ()
 
 
-def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
+def weights_by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
     """The weights [head, query, key] of a layer of windows with global tokens.
 
     near: [head, query, global + window]: of the global tokens first, then by j − i, whose middle is the query itself;
@@ -346,15 +347,15 @@ def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
     return weights
 
 
-def by_blocks(model: Any) -> bool:
+def runs_by_blocks(model: Any) -> bool:
     """Whether a model of transformers has just run by blocks of a text that it lengthened to whole ones."""
     return getattr(model, "attention_type", "") == "block_sparse"
 
 
-def whole_if_short(model: Any, count: int) -> None:
+def run_short_text_whole(model: Any, count: int) -> None:
     """Have a model of blocks run a text of `count` tokens whole where it would, which it notices too late to give its
     weights."""
-    if by_blocks(model) and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size:
+    if runs_by_blocks(model) and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size:
         model.set_attention_type("original_full")
 
 
@@ -455,7 +456,7 @@ def verify(
         model.store.embed(model.backend, tokens)
     ids, target_ids = _ids(tokens), None if target_tokens is None else _ids(target_tokens)
     exact, single = (
-        [_by_layer(side, model.spec) for side in reference(folder, ids, target=target_ids, dtype=dtype, states=states)]
+        [_with_idle_layers(side, model.spec) for side in reference(folder, ids, target_ids, dtype, states=states)]
         for dtype in ("float64", "float32")
     )
     alone: SideName = "self" if states is None else "decoder"
@@ -523,7 +524,7 @@ def _traces_with_vectors(model: Model, tokens: list[Token]) -> Iterator[tuple[La
         yield trace, model.backend.numpy(trace.after if trace.layer < last else model.finish(trace.after))
 
 
-def _by_layer(side: ReferenceSide, spec: Spec) -> ReferenceSide:
+def _with_idle_layers(side: ReferenceSide, spec: Spec) -> ReferenceSide:
     """A side with weights of no heads where a layer does not attend, of which transformers tells nothing."""
     attending, count = spec.attending(), len(side.hidden[0])
     if len(attending) == len(spec.blocks):

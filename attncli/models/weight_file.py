@@ -28,10 +28,10 @@ from attncli.models.layout import (
     Tensors,
     bare_names,
     class_layouts,
-    facts_of,
     fused_layouts,
     names_text,
     separate_layouts,
+    sizes_of,
 )
 from attncli.models.model import Identity, Model
 from attncli.models.one_layer import (
@@ -97,7 +97,7 @@ def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
 def recognise(
     arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, request: LayoutRequest = EMPTY_REQUEST
 ) -> WeightFile:
-    """Tensors by name as the weights of one attention. where: the file, for messages.
+    """Read tensors by name as the weights of one attention. where: the file, for messages.
 
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
     and what was expected; UsageError where the asker contradicts the file.
@@ -122,7 +122,7 @@ def recognise(
     file_names = {
         role: tensors.file_names[name] for name, role in reversed(layout.knows.items()) if name in tensors and role
     }
-    facts, notes = facts_of(weights, file_names, metadata, where, layout_weights.heads, request)
+    facts, notes = sizes_of(weights, file_names, metadata, where, layout_weights.heads, request)
     vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where) if TABLE in tensors else None
     seed = metadata.get("seed", "")[:DIGITS]
     roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
@@ -156,15 +156,15 @@ def _fitting_layout(tensors: Tensors) -> Layout:
         if layout.needs.keys() <= present <= layout.knows.keys():
             return layout
     nearest = max(
-        layouts, key=lambda layout: (len(_projections(layout) & present), -len(layout.needs.keys() - present))
+        layouts, key=lambda layout: (len(_distinctive_names(layout) & present), -len(layout.needs.keys() - present))
     )
-    if not _projections(nearest) & present:
+    if not _distinctive_names(nearest) & present:
         raise InputError(
             "these tensors are no attention that attn knows: {file_names}",
             where=tensors.where,
             expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
             "c_attn, …",
-            hint=_similar(present, {name for layout in layouts for name in layout.knows}),
+            hint=_spelling_hint(present, {name for layout in layouts for name in layout.knows}),
             file_names=names_text(tensors.file_names.values()),
         )
     missing = [name for name in nearest.needs if name not in present]
@@ -180,13 +180,13 @@ def _fitting_layout(tensors: Tensors) -> Layout:
         "this file {faults}; it holds {file_names}",
         where=tensors.where,
         expected=expected,
-        hint=_similar(unknown_names, missing or optional) or _part_of_more(tensors, nearest, unknown_names),
+        hint=_spelling_hint(unknown_names, missing or optional) or _prefix_hint(tensors, nearest, unknown_names),
         faults=listing(faults, " and "),
         file_names=names_text(tensors.file_names.values()),
     )
 
 
-def _part_of_more(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
+def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
     """The command that takes a whole attention out of a file that holds more; "" if none would."""
     stems = {tensors.file_names[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
     stem = stems.pop() if len(stems) == 1 else ""
@@ -195,12 +195,12 @@ def _part_of_more(tensors: Tensors, layout: Layout, unknown_names: list[str]) ->
     return f"attn weights convert --prefix {stem} FILE one.safetensors"
 
 
-def _projections(layout: Layout) -> set[str]:
+def _distinctive_names(layout: Layout) -> set[str]:
     """The plain names that show that tensors have this layout."""
     return layout.knows.keys() - BESIDE
 
 
-def _similar(names: Iterable[str], known_names: Iterable[str]) -> str:
+def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
     """A hint where one of the first names is nearly a known one; empty where none is."""
     from difflib import get_close_matches
 
@@ -235,13 +235,13 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
             return dict(weights)
         case "torch":
             _check_sizes(facts, layout, square=True, output=True)
-            return _torch(projections) | beside
+            return _as_torch_module(projections) | beside
         case "single":
             _check_sizes(facts, layout, heads=1)
             return {f"W{name[0].upper()}{name[1:]}": array for name, array in projections.items()} | beside
         case "heads":
             _check_sizes(facts, layout)
-            return _list_of_heads(projections, facts) | beside
+            return _as_list_of_heads(projections, facts) | beside
         case "matrices":
             tensors = {}
             for name, array in projections.items():
@@ -250,7 +250,7 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
             return tensors | beside
         case "fused":
             _check_sizes(facts, layout, square=True)
-            return _fuse(projections) | beside
+            return _as_fused(projections) | beside
         case _:
             from difflib import get_close_matches
 
@@ -298,7 +298,7 @@ def _check_sizes(
         )
 
 
-def _join(weights: Mapping[str, Array], kind: str) -> Array | None:
+def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
     """q, k and v one below the other; a bias that is missing beside others is 0. None without any."""
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
@@ -307,11 +307,11 @@ def _join(weights: Mapping[str, Array], kind: str) -> Array | None:
     return np.concatenate([zero if part is None else part for part, zero in zip(parts, zeros, strict=True)])
 
 
-def _torch(weights: Mapping[str, Array]) -> dict[str, Array]:
+def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections by the names of `torch.nn.MultiheadAttention`."""
-    bias = _join(weights, "bias")
+    bias = _joined_qkv(weights, "bias")
     output = weights["o.weight"]
-    tensors = {"in_proj_weight": _join(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
+    tensors = {"in_proj_weight": _joined_qkv(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
     if bias is not None or "o.bias" in weights:  # the module has both biases or neither
         zeros = np.zeros(output.shape[0], output.dtype)
         tensors["in_proj_bias"] = np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
@@ -319,9 +319,9 @@ def _torch(weights: Mapping[str, Array]) -> dict[str, Array]:
     return {name: array for name, array in tensors.items() if array is not None}
 
 
-def _fuse(weights: Mapping[str, Array]) -> dict[str, Array]:
+def _as_fused(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections as `c_attn` and `c_proj`, [in, out]."""
-    weight, bias = _join(weights, "weight"), _join(weights, "bias")
+    weight, bias = _joined_qkv(weights, "weight"), _joined_qkv(weights, "bias")
     assert weight is not None
     tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
     tensors |= {} if bias is None else {"c_attn.bias": bias}
@@ -329,7 +329,7 @@ def _fuse(weights: Mapping[str, Array]) -> dict[str, Array]:
     return tensors | ({"c_proj.bias": weights["o.bias"]} if "o.bias" in weights else {})
 
 
-def _list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str, Array]:
+def _as_list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str, Array]:
     """Projections as a list of heads, `heads.0.WQ` …, and `linear` on their outputs."""
     tensors = {}
     for name, array in weights.items():

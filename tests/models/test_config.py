@@ -12,7 +12,7 @@ from tiny_checkpoints import CASES, LAYER_NORM, LLAMA
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
-from attncli.models.config import MOST_TOLD, Config, FixedValue, rope, seen_both_ways, settle, without
+from attncli.models.config import MOST_TOLD, Config, FixedValue, config_without, rope, seen_both_ways, settle
 from attncli.models.families import MODEL_TYPES, family
 
 WHERE = "config.json"
@@ -137,9 +137,9 @@ def test_very_many_unknown_keys_are_counted_and_long_ones_cut() -> None:
 
 
 def test_ignored_keys_are_as_if_they_were_not_there() -> None:
-    assert without({"a": 1, "b": 2}, ["b"], WHERE).values == {"a": 1}
+    assert config_without({"a": 1, "b": 2}, ["b"], WHERE).values == {"a": 1}
     with pytest.raises(InputError, match="no key 'c' to ignore"):
-        without({"a": 1}, ["c"], WHERE)
+        config_without({"a": 1}, ["c"], WHERE)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tiny_sizes import BERT
 import attncli
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.heads.compute import sizes_by_query
-from attncli.models.config import global_tokens, seeing_all
+from attncli.models.config import global_tokens, with_global_tokens
 from attncli.models.model import Model, take_text
 from attncli.models.verify import reference
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loaded(folder: Path, tokens: tuple[int, ...], library: str = "numpy") -> Model:
     model = attncli.load(folder, backend=library, dtype="float64")
-    return replace(model, spec=seeing_all(model.spec, tokens))
+    return replace(model, spec=with_global_tokens(model.spec, tokens))
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -96,11 +96,11 @@ def test_what_a_global_token_moves_is_of_its_own_values(folder: Path) -> None:
 
 def test_refusals(folder: Path) -> None:
     model = attncli.load(folder)
-    assert global_tokens(seeing_all(model.spec, ())) == ()
+    assert global_tokens(with_global_tokens(model.spec, ())) == ()
     with pytest.raises(InputError, match="no token 29"):
-        seeing_all(model.spec, (29,))
+        with_global_tokens(model.spec, (29,))
     with pytest.raises(UnsupportedError, match="no global tokens"):
-        seeing_all(attncli.load(seed=0).spec, (0,))
+        with_global_tokens(attncli.load(seed=0).spec, (0,))
 
 
 def test_the_command_line_says_which_are_global(folder: Path) -> None:

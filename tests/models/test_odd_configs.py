@@ -20,11 +20,11 @@ import attncli
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE
 from attncli.mechanism.spec import Spec
-from attncli.models.config import seeing_all
+from attncli.models.config import with_global_tokens
 from attncli.models.families import MODEL_TYPES
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, over, running, sides
+from attncli.models.verify import ReferenceSide, decoder_over_states, running, sides
 
 DRAWN = 20
 """Configurations of each family that are compared."""
@@ -52,7 +52,7 @@ def expected(odd: Odd, folder: Path) -> tuple[ReferenceSide, ...]:
     read = states(odd)
     with running(folder, both=read is not None or odd.target is not None) as theirs:
         if read is not None:
-            return (over(theirs, odd.ids, read),)
+            return (decoder_over_states(theirs, odd.ids, read),)
         return sides(theirs, odd.ids, odd.target, odd.everywhere)
 
 
@@ -61,7 +61,7 @@ def opened(odd: Odd, folder: Path, library: str = "numpy") -> Model:
     model = attncli.load(folder, backend=library, dtype="float64")
     read = states(odd)
     model = model if read is None else model.reading(read)
-    return replace(model, spec=seeing_all(model.spec, odd.everywhere)) if odd.everywhere else model
+    return replace(model, spec=with_global_tokens(model.spec, odd.everywhere)) if odd.everywhere else model
 
 
 def compared(odd: Odd, folder: Path, library: str = "numpy") -> list[Pair] | AttnError | None:

@@ -24,7 +24,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models import estimate
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, over, reference, running, sides
+from attncli.models.verify import ReferenceSide, decoder_over_states, reference, running, sides
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
@@ -61,7 +61,9 @@ def texts(folder_of: Callable[[str], Path]) -> Callable[[str, str], dict[tuple[i
         if name in KEEPING:
             return {ids: reference(folder_of(name), ids, dtype=dtype) for ids in TEXTS}
         with running(folder_of(name), both=reads or target is not None, dtype=dtype) as model:
-            return {ids: (over(model, ids, STATES),) if reads else sides(model, ids, target) for ids in TEXTS}
+            return {
+                ids: (decoder_over_states(model, ids, STATES),) if reads else sides(model, ids, target) for ids in TEXTS
+            }
 
     return found
 

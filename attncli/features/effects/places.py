@@ -12,7 +12,7 @@ from attncli.mechanism.attend import span
 from attncli.mechanism.context import Kind
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Attention, Block, HeadSelection, Spec
-from attncli.models.run import check
+from attncli.models.run import check_indices
 
 READ = 2
 """Keys that a first query may see in a text that is read from left to right: with two, it sees one."""
@@ -45,7 +45,7 @@ def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
 
 def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
     """The heads chosen, by layer, self before cross, by number. Raises InputError where there are none."""
-    check("layer", sorted(set(numbers_of(selection.layers, len(spec.blocks)))), len(spec.blocks))
+    check_indices("layer", sorted(set(numbers_of(selection.layers, len(spec.blocks)))), len(spec.blocks))
     addresses = [
         HeadAddress(layer, kind, head)
         for layer, block in enumerate(spec.blocks)

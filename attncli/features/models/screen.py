@@ -107,6 +107,7 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
 
 
 def _run_support(model: CachedModel) -> str:
+    """How attn runs a cached model, in words, or what is missing for it."""
     if model.missing:
         return message("no tokenizer" if model.missing == [TOKENIZER] else "no weights")
     return "natively" if model.native else message("not natively")
@@ -269,6 +270,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
 
 
 def _head(head: OutputHeadPart) -> list[str]:
+    """How the last vectors become logits, in words."""
     return [
         message("tied to the token table" if head.tied else "own output head"),
         message("logits times {scale}", scale=brief(head.scale)) if head.scale != 1 else "",
@@ -278,6 +280,7 @@ def _head(head: OutputHeadPart) -> list[str]:
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
+    """What layers that are alike do: attention, what mixes tokens beside it, the feed-forward part, norms."""
     title = message("layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers))
     norms = [listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()]
     scale, convolution = group.branch_scale, group.convolution
@@ -335,6 +338,7 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
 
 
 def _position(position: PositionPart) -> str:
+    """A position encoding in words."""
     match position:
         case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
             places = {"dims": dims, "theta": brief(theta), "pairing": term(pairing)}
@@ -359,6 +363,7 @@ def _position(position: PositionPart) -> str:
 
 
 def _norm(norm: NormPart | None) -> str:
+    """A norm in words; "" for none."""
     if norm is None:
         return ""
     name = message("layer norm, eps {eps}" if norm.kind == "layer" else "RMS norm, eps {eps}", eps=brief(norm.eps))
@@ -366,6 +371,7 @@ def _norm(norm: NormPart | None) -> str:
 
 
 def _qk_norm(norm: QkNormPart) -> list[str]:
+    """How queries and keys are normed, in words."""
     over = {"own": message("each head by norm weights of its own"), "width": message("all heads normed at once")}
     return [
         message("queries and keys normed ({norm})", norm=_norm(norm.norm)),
@@ -375,6 +381,7 @@ def _qk_norm(norm: QkNormPart) -> list[str]:
 
 
 def _latent(latent: LatentPart) -> str:
+    """From what narrow vectors queries, keys and values come, in words."""
     narrow, straight = latent.keys, latent.straight
     keys = message("{keys} entries, {straight} of a key shared by all heads", keys=narrow, straight=straight)
     if not latent.query:
@@ -383,6 +390,7 @@ def _latent(latent: LatentPart) -> str:
 
 
 def _mixer(mixer: MixerPart) -> list[Message]:
+    """What mixes tokens without weights, and its sizes, in words."""
     factors: list[Message] = []
     match mixer:
         case ShortConvolutionPart():
@@ -414,6 +422,7 @@ def _mixer(mixer: MixerPart) -> list[Message]:
 
 
 def _temperature(grows: TemperaturePart) -> str:
+    """How queries grow with their position, as a formula."""
     place = "(p + 1)" if grows.first else "p"
     return message(
         "queries times 1 + {scale}·ln(1 + ⌊{place}/{floor}⌋)", scale=brief(grows.scale), place=place, floor=grows.floor
@@ -421,6 +430,7 @@ def _temperature(grows: TemperaturePart) -> str:
 
 
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
+    """A feed-forward part, or a mixture of experts, in words."""
     match mlp:
         case MlpPart():
             sentence = message("feed-forward {width} wide, {mlp}", width=mlp.width, mlp=_activation(mlp))
@@ -448,6 +458,7 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
 
 
 def _activation(mlp: MlpPart) -> str:
+    """The activation function, and whether it is gated, in words."""
     return message("gated {activation}", activation=mlp.activation) if mlp.gated else mlp.activation
 
 
@@ -476,6 +487,7 @@ def _routing(experts: ExpertsPart) -> list[str]:
 
 
 def _estimate(estimate: EstimatePart, view: View) -> Lines:
+    """What a text would take: bytes, multiply-adds, memory, seconds."""
     parts = [
         listing((term(name), size_words(size)), " ")
         for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])

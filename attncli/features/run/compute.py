@@ -45,7 +45,7 @@ from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.estimate import CostEstimate, StoredSizes, estimate
 from attncli.models.model import Model, take_text
-from attncli.models.run import LONG, check, rows_for
+from attncli.models.run import LONG, check_indices, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.region_sums import RegionShares
@@ -591,7 +591,7 @@ def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -
     from attncli.mechanism.mixer import has_implicit_weights  # few models have one
 
     numbers = numbers_of(layers, len(spec.blocks))
-    check("layer", numbers, len(spec.blocks))
+    check_indices("layer", numbers, len(spec.blocks))
     layers_with = [layer for layer, block in enumerate(spec.blocks) if has_implicit_weights(block.mixer)]
     if merged or count > LONG:
         raise UsageError(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from attncli.errors import InputError
 from attncli.mechanism.mask import Window
 from attncli.mechanism.spec import Attention, Embedding, Norm, Spec
-from attncli.models.config import Config, FixedValue, with_globals
+from attncli.models.config import Config, FixedValue, attention_with_globals
 from attncli.models.families import bart, bert
 from attncli.models.family import Family
 
@@ -27,7 +27,7 @@ def spec(config: Config) -> Spec:
     return replace(
         base,
         blocks=tuple(
-            replace(block, attention=with_globals(within(block.attention, reach), first_tokens(config)))
+            replace(block, attention=attention_with_globals(within(block.attention, reach), first_tokens(config)))
             for block, reach in zip(base.blocks, reaches(config, len(base.blocks)), strict=True)
         ),
     )
