@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY
 from attncli.errors import UnsupportedError
-from attncli.features.heads.across_heads import HeadMatrices, basis, heads_of, kernel_chance
+from attncli.features.heads.across_heads import HeadMatrices, basis, head_matrices, kernel_chance
 from attncli.inputs.token import Token
 from attncli.measure.labels import jensen_shannon
 from attncli.measure.row_facts import Floats
@@ -142,7 +142,7 @@ def _common(model: Model, every: Sequence[Place], chosen: Sequence[int]) -> tupl
         return None, None
     with suppress(UnsupportedError):  # no output projection
         for layer in model.spec.attending():
-            matrices += heads_of(model, layer, EVERY)
+            matrices += head_matrices(model, layer, EVERY)
     if len(matrices) != len(every) or len({(head.w_v.shape, head.w_o.shape) for head in matrices}) > 1:
         return None, None
     width, rank = matrices[0].w_v.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from attncli.arrays.backend import Selection, numbers_of
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.heads.document import (
+    ACROSS,
     Chance,
     CircuitHead,
     Circuits,
@@ -31,21 +33,18 @@ from attncli.features.heads.document import (
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
-from attncli.inputs.token import Token
 from attncli.language import listing
 from attncli.measure.labels import distances, order, tree
-from attncli.measure.row_facts import Bools, Floats
+from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import parse_head
 from attncli.models.model import Model
 
-ACROSS = ("rollout", "flow", "similarity", "circuits")
-"""What `--across` can add."""
 WAYS: Final[tuple[Literal["q", "k", "v"], ...]] = ("q", "k", "v")
 PAIRS = 20
 """Compositions that are listed: the strongest."""
 
 
-def parse(text: str) -> frozenset[str]:
+def parse_across(text: str) -> frozenset[str]:
     """The names in an `--across` value such as "rollout,similarity". Raises UsageError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
@@ -57,9 +56,9 @@ def parse(text: str) -> frozenset[str]:
 
 
 class AcrossHeads:
-    """Collects what these analyses need while layers go by.
+    """Collects what the analyses of `--across` need while layers go by.
 
-    names: those wanted, out of `ACROSS`; count: words or tokens.
+    names: those to do, out of `ACROSS`. count: how many words or tokens. layers: how many layers.
     """
 
     def __init__(self, names: frozenset[str], count: int, layers: int) -> None:
@@ -93,25 +92,20 @@ class AcrossHeads:
             flow = Flow(weights=max_flow(self._means, range(len(self._means[0]))))
             document = replace(document, flow=flow)
         if "similarity" in self._names:
-            document = replace(document, similarity=self._similarity())
+            table = distances(np.concatenate(self._weights), np.concatenate(self._visible))
+            merges = tree(np.nan_to_num(table, nan=1.0))
+            heads_alike = [WhichHead(layer=layer, head=head) for layer, head in self._heads]
+            leaves = order(merges, len(self._heads))
+            similarity = Similarity(heads=heads_alike, distances=table, order=leaves, tree=merges)
+            document = replace(document, similarity=similarity)
         if "circuits" in self._names:
-            circuits = circuits_part([head for layer in layers for head in heads_of(model, layer, heads)])
+            circuits = measure_circuits([head for layer in layers for head in head_matrices(model, layer, heads)])
             document = replace(document, circuits=circuits)
         return document
 
-    def _similarity(self) -> Similarity:
-        table = distances(np.concatenate(self._weights), np.concatenate(self._visible))
-        merges = tree(np.nan_to_num(table, nan=1.0))
-        return Similarity(
-            heads=[WhichHead(layer=layer, head=head) for layer, head in self._heads],
-            distances=table,
-            order=order(merges, len(self._heads)),
-            tree=merges,
-        )
 
-
-def heads_of(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
-    """The weights of a layer's heads as circuits take them; norms before the attention are not folded in.
+def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
+    """The weights of a layer's heads, one by one; norms before the attention are not folded in.
 
     Raises UnsupportedError for a model without output projection, and for latent attention.
     """
@@ -130,26 +124,18 @@ def heads_of(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
             )
         return np.asarray(model.backend.numpy(weight), np.float64)
 
-    q, k, v, o = (matrix(role) for role in ("q", "k", "v", "o"))
-    heads_found = []
+    q, k, v, o = (matrix(role) for role in "qkvo")
+    dim, v_dim = attention.head_dim, attention.v_dim
+    matrices = []
     for head in numbers_of(heads, attention.heads):
         kv_head = head * attention.kv_heads // attention.heads
-        heads_found.append(
-            HeadMatrices(
-                layer, head,
-                _rows(q, head, attention.head_dim).T, _rows(k, kv_head, attention.head_dim).T,
-                _rows(v, kv_head, attention.v_dim).T, o[:, head * attention.v_dim : (head + 1) * attention.v_dim].T,
-                attention.scale,
-            )
-        )  # fmt: skip
-    return heads_found
+        w_q, w_k = q[head * dim : (head + 1) * dim].T, k[kv_head * dim : (kv_head + 1) * dim].T
+        w_v, w_o = v[kv_head * v_dim : (kv_head + 1) * v_dim].T, o[:, head * v_dim : (head + 1) * v_dim].T
+        matrices.append(HeadMatrices(layer, head, w_q, w_k, w_v, w_o, attention.scale))
+    return matrices
 
 
-def _rows(matrix: np.ndarray[Any, Any], head: int, size: int) -> np.ndarray[Any, Any]:
-    return matrix[head * size : (head + 1) * size]
-
-
-def circuits_part(heads: Sequence[HeadMatrices]) -> Circuits:
+def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
     """Copying scores and norms of each head, and the strongest compositions between layers beside chance."""
     rows = []
     for head in heads:
@@ -157,7 +143,7 @@ def circuits_part(heads: Sequence[HeadMatrices]) -> Circuits:
         rows.append(CircuitHead(layer=head.layer, head=head.head, copying=copying(head), qk_norm=qk, ov_norm=ov))
     pairs = compositions(heads)
     strongest = sorted(
-        ((way, strength, heads[a], heads[b]) for a, b, ways in pairs for way in WAYS for strength in [ways[way]]),
+        ((way, strengths[way], before, after) for before, after, strengths in pairs for way in WAYS),
         key=lambda row: (-row[1], row[0], row[2].layer, row[2].head, row[3].layer, row[3].head),
     )[:PAIRS]
     composition_rows = [
@@ -165,17 +151,16 @@ def circuits_part(heads: Sequence[HeadMatrices]) -> Circuits:
             way=way,
             strength=strength,
             kernel=kernel(bases_of(before)["o"], bases_of(after)[way]),
-            before=WhichHead(layer=before.layer, head=before.head),
-            after=WhichHead(layer=after.layer, head=after.head),
+            before=before.place,
+            after=after.place,
         )
         for way, strength, before, after in strongest
     ]
-    chance = Chance(**random_composition(heads[pairs[0][0]], heads[pairs[0][1]])) if pairs else None
     rank = bases_of(heads[0])["o"].shape[1] if heads else 0
     return Circuits(
         heads=rows,
         compositions=composition_rows,
-        chance=chance,
+        chance=Chance(**random_composition(*pairs[0][:2])) if pairs else None,
         likeness=likeness_rows(heads),
         kernel_chance=kernel_chance(heads[0].w_q.shape[0], rank) if rank else None,
     )
@@ -184,6 +169,7 @@ def circuits_part(heads: Sequence[HeadMatrices]) -> Circuits:
 # Circuits: what the weights of a head do by themselves, before any text.
 
 DRAWS = 4
+"""Pairs of random heads that compositions are beside."""
 
 
 class HeadMatrices(Struct, frozen=True, eq=False):
@@ -200,6 +186,11 @@ class HeadMatrices(Struct, frozen=True, eq=False):
     w_o: Floats
     scale: float = 1.0
 
+    @property
+    def place(self) -> WhichHead:
+        """Which head it is, as documents name it."""
+        return WhichHead(layer=self.layer, head=self.head)
+
 
 def copying(head: HeadMatrices) -> float:
     """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates; NaN for a zero
@@ -213,8 +204,8 @@ def copying(head: HeadMatrices) -> float:
 
 
 def norms(head: HeadMatrices) -> tuple[float, float]:
-    """Frobenius norms of W_QK and W_OV."""
-    return head.scale * _norm(head.w_q, head.w_k.T), _norm(head.w_v, head.w_o)
+    """Frobenius norms of W_QK, scale included, and W_OV."""
+    return head.scale * _product_norm(head.w_q, head.w_k.T), _product_norm(head.w_v, head.w_o)
 
 
 def composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
@@ -224,57 +215,46 @@ def composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
     """
     write = (before.w_v, before.w_o)
     return {
-        "q": _product(write, (after.w_q, after.w_k.T)),
-        "k": _product(write, (after.w_k, after.w_q.T)),
-        "v": _product(write, (after.w_v, after.w_o)),
+        "q": _composition_strength(write, (after.w_q, after.w_k.T)),
+        "k": _composition_strength(write, (after.w_k, after.w_q.T)),
+        "v": _composition_strength(write, (after.w_v, after.w_o)),
     }
 
 
 def random_composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
     """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws: what chance
     gives."""
-    compositions_found = []
-    for draw in range(DRAWS):
-        random_heads = [_random_head(head, draw, name) for name, head in (("before", before), ("after", after))]
-        compositions_found.append(composition(*random_heads))
-    return {way: float(np.mean([strengths[way] for strengths in compositions_found])) for way in ("q", "k", "v")}
-
-
-def _random_head(head: HeadMatrices, seed: int, name: str) -> HeadMatrices:
-    """Standard normal matrices of the shapes of a head's."""
-
-    def like(part: str, matrix: Floats) -> Floats:
-        return normal(seed, f"circuits\0{name}\0{part}", matrix.shape).astype(np.float64)
-
-    return HeadMatrices(
-        head.layer,
-        head.head,
-        like("w_q", head.w_q),
-        like("w_k", head.w_k),
-        like("w_v", head.w_v),
-        like("w_o", head.w_o),
-    )
-
-
-def compositions(heads: Sequence[HeadMatrices]) -> list[tuple[int, int, dict[str, float]]]:
-    """The composition of every pair of heads of which one is in an earlier layer: places in `heads`, earlier first."""
-    return [
-        (a, b, composition(before, after))
-        for a, before in enumerate(heads)
-        for b, after in enumerate(heads)
-        if before.layer < after.layer
+    draws = [
+        composition(_random_head(before, draw, "before"), _random_head(after, draw, "after")) for draw in range(DRAWS)
     ]
+    return {way: float(np.mean([strengths[way] for strengths in draws])) for way in WAYS}
 
 
-def _norm(a: Floats, b: Floats) -> float:
+def _random_head(head: HeadMatrices, seed: int, stream: str) -> HeadMatrices:
+    """Standard normal matrices of the shapes of a head's. stream: what tells equal seeds apart."""
+    w_q, w_k, w_v, w_o = (
+        normal(seed, f"circuits\0{stream}\0{name}", getattr(head, name).shape).astype(np.float64)
+        for name in ("w_q", "w_k", "w_v", "w_o")
+    )
+    return HeadMatrices(head.layer, head.head, w_q, w_k, w_v, w_o)
+
+
+def compositions(heads: Sequence[HeadMatrices]) -> list[tuple[HeadMatrices, HeadMatrices, dict[str, float]]]:
+    """The composition of every pair of heads of which one is in an earlier layer, that one first."""
+    pairs = ((before, after) for before in heads for after in heads if before.layer < after.layer)
+    return [(before, after, composition(before, after)) for before, after in pairs]
+
+
+def _product_norm(a: Floats, b: Floats) -> float:
     """‖a·b‖ for a [width, small] and b [small, width]: ‖ab‖² = tr((aᵀa)(bbᵀ))."""
     return float(np.sqrt(max(np.sum((a.T @ a) * (b @ b.T)), 0.0)))
 
 
-def _product(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> float:
-    below = _norm(*first) * _norm(*second)
+def _composition_strength(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> float:
+    """‖A·B‖ / (‖A‖‖B‖) of two matrices, each a product [width, small]·[small, width]; NaN for a zero matrix."""
+    below = _product_norm(*first) * _product_norm(*second)
     between = first[1] @ second[0]
-    return _norm(first[0] @ between, second[1]) / below if below > 0 else float("nan")
+    return _product_norm(first[0] @ between, second[1]) / below if below > 0 else float("nan")
 
 
 # Likeness by weights: how much of the stream two heads read, or write, in common.
@@ -307,16 +287,15 @@ def kernel(first: Floats, second: Floats) -> float | None:
 
 
 def kernel_chance(width: int, rank: int) -> KernelChance:
-    """The same of random subspaces of that rank: the mean and the largest of `KERNEL_DRAWS` seeded pairs.
+    """The kernel of random subspaces of a space of that width: mean and largest of `KERNEL_DRAWS` seeded pairs.
 
     The mean is that of rank/width, which is exact for infinitely many.
     """
-    values = []
-    for draw in range(KERNEL_DRAWS):
-        pair = [
-            basis(normal(draw, f"subspace\0{name}", (width, rank)).astype(np.float64)) for name in ("first", "second")
-        ]
-        values.append(kernel(*pair) or 0.0)
+
+    def random_basis(seed: int, stream: str) -> Floats:
+        return basis(normal(seed, f"subspace\0{stream}", (width, rank)).astype(np.float64))
+
+    values = [kernel(random_basis(draw, "first"), random_basis(draw, "second")) or 0.0 for draw in range(KERNEL_DRAWS)]
     return KernelChance(mean=float(np.mean(values)), largest=max(values), draws=KERNEL_DRAWS)
 
 
@@ -328,37 +307,19 @@ def bases_of(head: HeadMatrices) -> dict[Subspace, Floats]:
 def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
     """The pairs of heads whose subspaces have most in common, of each of the four; heads that share a matrix, as
     grouped queries share keys and values, are no pair."""
-    every = [bases_of(head) for head in heads]
-    rows: list[tuple[float, Subspace, int, int]] = []
+    heads_with_bases = [(head, bases_of(head)) for head in heads]
+    rows: list[Likeness] = []
     for space in SPACES:
         pairs = []
-        for a, first in enumerate(every):
-            for b in range(a + 1, len(every)):
-                same = heads[a].layer == heads[b].layer and _shares(heads[a], heads[b], space)
-                value = None if same else kernel(first[space], every[b][space])
-                if value is not None:
-                    pairs.append((value, space, a, b))
-        rows += sorted(pairs, key=lambda row: (-row[0], row[2], row[3]))[:LISTED]
-    return [
-        Likeness(
-            space=space,
-            kernel=value,
-            a=WhichHead(layer=heads[a].layer, head=heads[a].head),
-            b=WhichHead(layer=heads[b].layer, head=heads[b].head),
-        )
-        for value, space, a, b in rows
-    ]
-
-
-def _shares(first: HeadMatrices, second: HeadMatrices, space: Subspace) -> bool:
-    """Whether two heads of a layer have the very same matrix."""
-    match space:
-        case "k":
-            return bool(np.array_equal(first.w_k, second.w_k))
-        case "v":
-            return bool(np.array_equal(first.w_v, second.w_v))
-        case _:
-            return False
+        for (a, bases_a), (b, bases_b) in combinations(heads_with_bases, 2):
+            may_share = space in ("k", "v") and a.layer == b.layer
+            share = may_share and np.array_equal(getattr(a, f"w_{space}"), getattr(b, f"w_{space}"))
+            value = None if share else kernel(bases_a[space], bases_b[space])
+            if value is not None:
+                pairs.append((value, a, b))
+        strongest = sorted(pairs, key=lambda pair: -pair[0])[:LISTED]
+        rows += [Likeness(space=space, kernel=value, a=a.place, b=b.place) for value, a, b in strongest]
+    return rows
 
 
 # Attention flow: the most that can flow from an input token to a position, as a maximum flow through the layers.
@@ -410,54 +371,52 @@ def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
     back = np.zeros_like(capacity)  # what can be sent back up from [depth + 1, j] to [depth, i]
     total = 0.0
     while True:
-        levels = _levels(capacity, back, depth, count, source)
-        if levels[depth][sink] < 0:
+        levels = _levels(capacity, back, source)
+        if levels[depth, sink] < 0:
             return total
         while (amount := _send(capacity, back, levels, (0, source), (depth, sink), np.inf)) > TINY:
             total += amount
 
 
-def _levels(capacity: Floats, back: Floats, depth: int, count: int, source: int) -> list[list[int]]:
-    levels = [[-1] * count for _ in range(depth + 1)]
-    levels[0][source] = 0
+def _open_edges(capacity: Floats, back: Floats, node: tuple[int, int]) -> Iterator[tuple[tuple[int, int], float]]:
+    """The nodes [depth, position] that more can flow to, a layer down or back up, and how much."""
+    depth, position = node
+    ways = [(depth + 1, capacity[depth, position])] + ([(depth - 1, back[depth - 1, :, position])] if depth else [])
+    for next_depth, room in ways:
+        yield from (((next_depth, end), float(room[end])) for end in np.flatnonzero(room > TINY).tolist())
+
+
+def _levels(capacity: Floats, back: Floats, source: int) -> Ints:
+    """Over how many open edges each node can be reached from the source at the top, [depth, position]; −1 for not."""
+    levels = np.full(capacity.shape[:2], -1)
+    levels[0, source] = 0
     waiting = deque([(0, source)])
     while waiting:
-        depth_here, node = waiting.popleft()
-        for step, ends in (
-            (1, capacity[depth_here, node] if depth_here < depth else ()),
-            (-1, back[depth_here - 1, :, node] if depth_here > 0 else ()),
-        ):
-            for neighbour, room in enumerate(ends):
-                if room > TINY and levels[depth_here + step][neighbour] < 0:
-                    levels[depth_here + step][neighbour] = levels[depth_here][node] + 1
-                    waiting.append((depth_here + step, neighbour))
+        node = waiting.popleft()
+        for neighbour, _ in _open_edges(capacity, back, node):
+            if levels[neighbour] < 0:
+                levels[neighbour] = levels[node] + 1
+                waiting.append(neighbour)
     return levels
 
 
 def _send(
-    capacity: Floats, back: Floats, levels: list[list[int]], start: tuple[int, int], goal: tuple[int, int], room: float
+    capacity: Floats, back: Floats, levels: Ints, node: tuple[int, int], goal: tuple[int, int], room: float
 ) -> float:
-    """Send as much as fits along one path of rising levels; a dead end is taken off the levels."""
-    if start == goal:
+    """Send as much as fits along one path of rising levels, and return it; a dead end is taken off the levels."""
+    if node == goal:
         return room
-    depth_here, node = start
-    depth = goal[0]
-    for step, ends in (
-        (1, capacity[depth_here, node] if depth_here < depth else ()),
-        (-1, back[depth_here - 1, :, node] if depth_here > 0 else ()),
-    ):
-        for neighbour, free in enumerate(ends):
-            if free > TINY and levels[depth_here + step][neighbour] == levels[depth_here][node] + 1:
-                amount = _send(capacity, back, levels, (depth_here + step, neighbour), goal, min(room, float(free)))
-                if amount > TINY:
-                    if step == 1:
-                        capacity[depth_here, node, neighbour] -= amount
-                        back[depth_here, node, neighbour] += amount
-                    else:
-                        back[depth_here - 1, neighbour, node] -= amount
-                        capacity[depth_here - 1, neighbour, node] += amount
-                    return amount
-    levels[depth_here][node] = -1
+    depth, position = node
+    for neighbour, free in _open_edges(capacity, back, node):
+        if levels[neighbour] == levels[node] + 1:
+            amount = _send(capacity, back, levels, neighbour, goal, min(room, free))
+            if amount > TINY:
+                down = neighbour[0] > depth
+                edge = (depth, position, neighbour[1]) if down else (depth - 1, neighbour[1], position)
+                capacity[edge] += -amount if down else amount
+                back[edge] += amount if down else -amount
+                return amount
+    levels[node] = -1
     return 0.0
 
 
@@ -568,7 +527,7 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
                 layers=len(model.spec.blocks),
                 heads=model.spec.blocks[0].attention.heads,
             )
-        (head,) = heads_of(model, layer, [number])
+        (head,) = head_matrices(model, layer, [number])
         if head.w_v.shape[0] != table.shape[1] or head.w_o.shape[1] != unembedding.shape[1]:
             raise UnsupportedError(
                 "the vectors of this model's vocabulary are of another width than those of its heads",
@@ -579,6 +538,8 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
 
 
 def _directions(model: Model, head: HeadMatrices, table: Floats, unembedding: Floats) -> HeadDirections:
+    """One head's strongest directions. table, unembedding: the vectors that tell what is read and what is written,
+    [token, width]."""
     rows = []
     for circuit, (into, out_of), tables in (
         ("ov", (head.w_v, head.w_o), (table, unembedding)),
@@ -587,17 +548,13 @@ def _directions(model: Model, head: HeadMatrices, table: Floats, unembedding: Fl
         left, sizes, right = product_svd(into, out_of)
         total = float(np.square(sizes).sum())
         for number in range(min(DIRECTIONS, len(sizes))):
-            ends = [
-                _end(model, vector, tokens)
-                for vector, tokens in zip((left[:, number], right[number]), tables, strict=True)
-            ]
             rows.append(
                 Direction(
                     circuit="ov" if circuit == "ov" else "qk",
                     size=float(sizes[number]),
                     share=float(sizes[number] ** 2 / total) if total else 0.0,
-                    reads=ends[0],
-                    writes=ends[1],
+                    reads=_nearest_tokens(model, left[:, number], tables[0]),
+                    writes=_nearest_tokens(model, right[number], tables[1]),
                 )
             )
     return HeadDirections(layer=head.layer, head=head.head, directions=rows)
@@ -612,26 +569,19 @@ def product_svd(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
     return left @ u, sizes, v @ right.T
 
 
-def _end(model: Model, direction: Floats, table: Floats) -> DirectionEnd:
-    """The tokens whose vectors lie nearest to a direction, and nearest to its opposite, by the cosine."""
-    cosines = np.concatenate([_cosines(part, direction) for part in _parts(table)])
-    order = np.argsort(-cosines, kind="stable")
-    sides = (order[:TOKENS].tolist(), order[::-1][:TOKENS].tolist())
-    tokens = model.tokenizer.ids_to_tokens([*sides[0], *sides[1]])
-    nearest = [_token(token, entry, cosines) for token, entry in zip(tokens, [*sides[0], *sides[1]], strict=True)]
-    return DirectionEnd(toward=nearest[: len(sides[0])], opposite=nearest[len(sides[0]) :])
-
-
-def _parts(table: Floats) -> Iterator[Floats]:
-    step = max(WHOLE // table.shape[1], 1)
+def _nearest_tokens(model: Model, direction: Floats, table: Floats) -> DirectionEnd:
+    """The tokens whose vectors lie nearest to a direction [width], and nearest to its opposite, by the cosine. table:
+    the tokens' vectors, [token, width]."""
+    parts, step = [], max(WHOLE // table.shape[1], 1)
     for start in range(0, len(table), step):
-        yield np.asarray(table[start : start + step], np.float64)
-
-
-def _cosines(rows: Floats, direction: Floats) -> Floats:
-    sizes = np.linalg.norm(rows, axis=1) * np.linalg.norm(direction)
-    return np.asarray(rows @ direction / np.where(sizes > 0, sizes, 1.0))
-
-
-def _token(token: Token, entry: int, cosines: Floats) -> DirectionToken:
-    return DirectionToken(id=entry, text=token.text, cosine=float(cosines[entry]))
+        vectors = np.asarray(table[start : start + step], np.float64)
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(direction)
+        parts.append(vectors @ direction / np.where(lengths > 0, lengths, 1.0))
+    cosines = np.concatenate(parts)
+    order = np.argsort(-cosines, kind="stable")
+    ids = [*order[:TOKENS].tolist(), *order[::-1][:TOKENS].tolist()]
+    nearest = [
+        DirectionToken(id=number, text=token.text, cosine=float(cosines[number]))
+        for number, token in zip(ids, model.tokenizer.ids_to_tokens(ids), strict=True)
+    ]
+    return DirectionEnd(toward=nearest[: len(ids) // 2], opposite=nearest[len(ids) // 2 :])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal, assert_never, get_args
 
 import numpy as np
 from msgspec import UNSET
 
+from attncli.documents import Numbers
 from attncli.draw.lines import FAINT, Line, Lines, heading, remark, stack, strip_styles
 from attncli.draw.numbers import percent
 from attncli.draw.safe import spell
@@ -16,72 +16,55 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_token
 from attncli.draw.view import View
-from attncli.features.heads.document import Circuits, Flow, HeadsDocument, Rollout, Similarity, WhichHead
+from attncli.features.heads.document import Circuits, HeadsDocument, Similarity, WhichHead
 from attncli.language import contextual, message, say
 
-Across = Literal["rollout", "flow", "similarity", "circuits"]
-ACROSS: tuple[Across, ...] = get_args(Across)
-"""The parts, each shown where the document has it."""
 
-
-def across_part(name: Across, document: HeadsDocument, view: View) -> Lines:
-    """The part of that name; nothing where the document is without it."""
-    match name:
-        case "rollout":
-            return _rollout(document.rollout, _texts(document), view) if document.rollout else Lines()
-        case "flow":
-            return _flow(document.flow, _texts(document), view) if document.flow else Lines()
-        case "similarity":
-            return _similarity(document.similarity, view) if document.similarity else Lines()
-        case "circuits":
-            return _circuits(document.circuits, view) if document.circuits else Lines()
-        case _:
-            assert_never(name)
-
-
-def _texts(document: HeadsDocument) -> list[str]:
-    return [token.text for token in document.tokens]
-
-
-def _rollout(part: Rollout, texts: Sequence[str], view: View) -> Lines:
+def rollout_part(document: HeadsDocument, view: View) -> Lines:
+    """The rollout, and that of uniform attention; nothing where the document is without it."""
+    if not document.rollout:
+        return Lines()
+    texts = [token.text for token in document.tokens]
     note = message("how much of each input token (column) reaches each position (row); residual counted half")
     even = message("the same of uniform attention: what depth and mask alone give")
     return stack(
-        matrix(part.weights, texts, texts, view, title="rollout", note=note),
-        matrix(part.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
+        matrix(document.rollout.weights, texts, texts, view, title="rollout", note=note),
+        matrix(document.rollout.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
     )
 
 
-def _flow(part: Flow, texts: Sequence[str], view: View) -> Lines:
+def flow_part(document: HeadsDocument, view: View) -> Lines:
+    """The maximum flow; nothing where the document is without it."""
+    if not document.flow:
+        return Lines()
+    texts = [token.text for token in document.tokens]
     note = message("maximum flow from each input token (column) to each position (row), rows scaled to sum to 1")
-    return matrix(part.weights, texts, texts, view, title="attention flow", note=note)
+    return matrix(document.flow.weights, texts, texts, view, title="attention flow", note=note)
 
 
-def _similarity(part: Similarity, view: View) -> Lines:
-    """The tree of heads, drawn from left to right: bars join at the distance of what they join."""
-    names = [f"L{head.layer} H{head.head}" for head in part.heads]
+def similarity_part(document: HeadsDocument, view: View) -> Lines:
+    """The tree of heads, drawn from left to right: bars join at the distance of what they join. Nothing where the
+    document is without it."""
+    part = document.similarity
+    if not part:
+        return Lines()
+    names = [head_name(head) for head in part.heads]
     note = message("√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together")
     title = heading("heads by similarity", note, view)
     if not part.tree:
         return stack(title, remark("(one head)", view))
     side = max(map(len, names))
     room = max(min(view.width - side - 8, 60), 8)
-    heights = _joins(part, len(names))
+    heights = _join_heights(part)
     lines: list[Line] = []
-    marks = ("-", "+", "|") if view.ascii else ("─", "┐", "│")
+    mark = spell("─", ascii=view.ascii)
     places = part.order
     # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer of its gaps
     gaps = [heights[a, b] for a, b in pairwise(places)]
     for index, head in enumerate(places):
-        near = [
-            gap
-            for gap in (gaps[index - 1] if index else None, gaps[index] if index < len(gaps) else None)
-            if gap is not None
-        ]
-        length = max(round(min(near) * room), 1)
-        bar = marks[0] * length
+        length = max(round(min(gaps[max(index - 1, 0) : index + 1]) * room), 1)
         below = f" {gaps[index]:.{view.precision}f}" if index < len(gaps) else ""
-        lines.append(((names[head].ljust(side + 1), ""), (bar, "cyan"), (below, FAINT)))
+        lines.append(((names[head].ljust(side + 1), ""), (mark * length, "cyan"), (below, FAINT)))
     note_below = message(
         "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
     )
@@ -89,9 +72,9 @@ def _similarity(part: Similarity, view: View) -> Lines:
     return block if view.color else strip_styles(block)
 
 
-def _joins(part: Similarity, count: int) -> dict[tuple[int, int], float]:
-    """The height at which neighbours in the tree's order are joined."""
-    members: list[Sequence[int]] = [[head] for head in range(count)]
+def _join_heights(part: Similarity) -> dict[tuple[int, int], float]:
+    """The distance at which neighbours in the tree's order are joined, by their rows."""
+    members = [[row] for row in range(len(part.heads))]
     heights: dict[tuple[int, int], float] = {}
     for merge in part.tree:
         left, right = members[merge.a], members[merge.b]
@@ -100,7 +83,13 @@ def _joins(part: Similarity, count: int) -> dict[tuple[int, int], float]:
     return heights
 
 
-def _circuits(part: Circuits, view: View) -> Lines:
+def circuits_part(document: HeadsDocument, view: View) -> Lines:
+    """What the weights of the heads do by themselves, and how heads compose; nothing where the document is without
+    it."""
+    part = document.circuits
+    if not part:
+        return Lines()
+
     def number(value: float | None) -> str:
         return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
 
@@ -110,25 +99,16 @@ def _circuits(part: Circuits, view: View) -> Lines:
     ]
     note = message("from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates")
     rows_shown = rows if view.full else rows[: max(view.top, 12)]
-    heads = table(
-        ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"],
-        rows_shown,
-        view,
-        align=["right"] * 5,
-        title="circuits",
-        note=note,
-    )
-    more = (
-        message("{rows_shown} of {rows} heads shown; --full shows all", rows_shown=len(rows_shown), rows=len(rows))
-        if len(rows_shown) < len(rows)
-        else ""
-    )
-    blocks = [heads, remark(more, view)]
+    columns = ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"]
+    blocks = [table(columns, rows_shown, view, align=["right"] * 5, title="circuits", note=note)]
+    if len(rows_shown) < len(rows):
+        counts = {"rows_shown": len(rows_shown), "rows": len(rows)}
+        blocks.append(remark(message("{rows_shown} of {rows} heads shown; --full shows all", **counts), view))
     if part.compositions:
         arrow = spell(" → ", ascii=view.ascii)
         pairs = [
             [
-                f"{_head_name(pair.before)}{arrow}{_head_name(pair.after)}",
+                f"{head_name(pair.before)}{arrow}{head_name(pair.after)}",
                 pair.way.upper(),
                 number(pair.strength),
                 number(getattr(part.chance, pair.way)) if part.chance else "",
@@ -136,14 +116,9 @@ def _circuits(part: Circuits, view: View) -> Lines:
             ]
             for pair in part.compositions[: view.top]
         ]
-        blocks.append(
-            table(
-                ["heads", "through", "strength", "chance", "kernel"], pairs, view,
-                align=["left", "left", "right", "right", "right"],
-                title="strongest compositions", note="how much a later head's Q, K or V reads of what an earlier one "
-                                                     "writes",
-            )
-        )  # fmt: skip
+        columns, align = ["heads", "through", "strength", "chance", "kernel"], ["left", "left", *["right"] * 3]
+        note = message("how much a later head's Q, K or V reads of what an earlier one writes")
+        blocks.append(table(columns, pairs, view, align=align, title="strongest compositions", note=note))
     if part.likeness:
         blocks.append(_likeness(part, view))
     return stack(*blocks)
@@ -162,52 +137,47 @@ def _likeness(part: Circuits, view: View) -> Lines:
     """The heads that are most alike by their weights, beside random subspaces."""
     rows = []
     for row in part.likeness or ():
-        between = spell("·", ascii=view.ascii)
-        names = f"{_head_name(row.a)} {between} {_head_name(row.b)}"
+        names = f"{head_name(row.a)} {spell('·', ascii=view.ascii)} {head_name(row.b)}"
         rows.append([say(view, SPACE_NAMES[row.space]), names, "-" if row.kernel is None else f"{row.kernel:.2f}"])
-    chance = part.kernel_chance
-    note = (
-        ""
-        if not chance
-        else message(
+    chance, note = part.kernel_chance, ""
+    if chance:
+        note = message(
             "kernel: the share of one subspace that lies in the other; of {draws} random pairs {mean}, "
             "at most {largest}",
             mean=f"{chance.mean:.2f}",
             largest=f"{chance.largest:.2f}",
             draws=chance.draws,
         )
-    )
     titles = ["", say(view, contextual("column", "heads")), say(view, contextual("column", "kernel"))]
     title = say(view, "heads alike by their weights")
     return table(titles, rows, view, align=["left", "left", "right"], title=title, note=note)
 
 
-def _head_name(head: WhichHead) -> str:
+def head_name(head: WhichHead) -> str:
+    """Such as `L5 H11`."""
     return f"L{head.layer} H{head.head}"
 
 
 def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """What rollout, flow, similarity and circuits say in one sentence each, of those that the document has."""
+
+    def largest_source(weights: Numbers) -> tuple[int, dict[str, str]]:
+        means = as_matrix(weights).mean(axis=0)
+        source = int(means.argmax())
+        token = quoted_token(document.tokens, source, view)
+        return source, {"token": token, "share": percent(float(means[source]))}
+
     if document.rollout:
-        means = as_matrix(document.rollout.weights).mean(axis=0)
-        source = int(means.argmax())
-        yield say(
-            view,
+        source, values = largest_source(document.rollout.weights)
+        values["even"] = percent(float(as_matrix(document.rollout.uniform)[:, source].mean()))
+        template = message(
             "Rolled out through all layers, positions take the largest share from {token}: {share} on average; "
-            "{even} with uniform attention.",
-            token=quoted_token(document.tokens, source, view),
-            share=percent(float(means[source])),
-            even=percent(float(as_matrix(document.rollout.uniform)[:, source].mean())),
+            "{even} with uniform attention."
         )
+        yield say(view, template, **values)
     if document.flow:
-        means = as_matrix(document.flow.weights).mean(axis=0)
-        source = int(means.argmax())
-        yield say(
-            view,
-            "By maximum flow, positions take the largest share from {token}: {share} on average.",
-            token=quoted_token(document.tokens, source, view),
-            share=percent(float(means[source])),
-        )
+        template = message("By maximum flow, positions take the largest share from {token}: {share} on average.")
+        yield say(view, template, **largest_source(document.flow.weights)[1])
     if document.similarity and document.similarity.tree:
         first = document.similarity.tree[0]
         a, b = (document.similarity.heads[row] for row in (first.a, first.b))

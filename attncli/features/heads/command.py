@@ -153,8 +153,14 @@ def heads(
         )
     single = output.json or any(path is not None for path in (output.svg, page.html))
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
-    comparison = _request(loaded_model, setup.model, output, heads_options, view.show)
-    repeats = _repeats(loaded_model, comparison)
+    comparison = _comparison(loaded_model, setup.model, output, heads_options, view.show)
+    repeats: RepeatScores | None = None
+    if comparison.labels:  # scores of random repeats belong to the model, whatever the text
+        from attncli.measure.labels import repeat_scores
+
+        repeats = repeat_scores(loaded_model, comparison.layers)
+
+    from msgspec.structs import asdict
 
     from attncli.features.heads.compute import heads as compute_heads
     from attncli.measure.head_record import METRICS as PAGE_METRICS
@@ -175,30 +181,17 @@ def heads(
                 recording = page_recording(page, loaded_model, source_text, comparison.heads, words=comparison.words)
                 foretell_text(environment, len(source_text.text))
                 tokens = request.tokens_of(loaded_model, source_text)
+                options = asdict(comparison)
+                if regions.region or regions.regions or (source_text.chat and not comparison.words):
+                    options["regions"] = request.regions_of(environment, regions, source_text, tokens)
                 with progress(
                     environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True
                 ) as on_progress:
                     document = compute_heads(
                         loaded_model,
                         source_text.text,
-                        layers=comparison.layers,
-                        heads=comparison.heads,
-                        metrics=comparison.metrics,
-                        maps=comparison.maps,
-                        all_links=comparison.all_links,
-                        exclude=comparison.exclude,
-                        renormalise=comparison.renormalise,
-                        words=comparison.words,
-                        moved=comparison.moved,
-                        labels=comparison.labels,
-                        across=comparison.across,
-                        directions=comparison.directions,
-                        sort=comparison.sort,
-                        rising=comparison.rising,
+                        **options,
                         top=heads_options.top,
-                        regions=request.regions_of(environment, regions, source_text, tokens)
-                        if regions.region or regions.regions or (source_text.chat and not comparison.words)
-                        else [],
                         tokens=tokens,
                         repeats=repeats,
                         on_cost=on_cost,
@@ -208,9 +201,9 @@ def heads(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    layers, heads = comparison.layers, comparison.heads
+                    which = comparison.layers, comparison.heads
                     record = page_record(
-                        loaded_model, source_text, layers, heads, words=comparison.words, recording_of_run=recording
+                        loaded_model, source_text, *which, words=comparison.words, recording_of_run=recording
                     )
                     start = {"sort": comparison.sort} if comparison.sort in PAGE_METRICS else {}
                     reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
@@ -228,11 +221,7 @@ RETRIEVAL_SUBJECTS = (
 
 
 def _fetching_heads(
-    environment: Environment,
-    options: RetrievalOptions,
-    setup: RunSetup,
-    output: OutputOptions,
-    page: PageOptions,
+    environment: Environment, options: RetrievalOptions, setup: RunSetup, output: OutputOptions, page: PageOptions
 ) -> None:
     """`attn heads --retrieval`: texts of its own, and which heads fetch a fact from them."""
     refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
@@ -258,11 +247,11 @@ def _fetching_heads(
     write_with_figure([document], output, environment, view)
 
 
-def _request(
+def _comparison(
     model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
 ) -> HeadsRequest:
-    from attncli.features.heads.across_heads import parse as parse_across
-    from attncli.features.heads.across_heads import parse_directions
+    """What the options ask to be measured. which: the layers and heads. parts: those of the screen that are named."""
+    from attncli.features.heads.across_heads import parse_across, parse_directions
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES
     from attncli.measure.layer_metrics import column_metric
@@ -298,15 +287,6 @@ def _request(
         sort=sort or None,
         rising=way == "asc",
     )
-
-
-def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
-    """Scores of random repeats; they belong to the model, whatever the text."""
-    if not comparison.labels:
-        return None
-    from attncli.measure.labels import repeat_scores
-
-    return repeat_scores(model, comparison.layers)
 
 
 heads_app = command_app(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as struct_replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.documents import EmptyRow, LeftOutKind, RegionRow
@@ -74,8 +73,9 @@ class HeadsRequest(Struct, frozen=True):
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
     everything, out of `exclusion.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
     words: whether pieces are merged. moved: whether the same is also told of what heads move
-    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of
-    `across_heads.ACROSS`. sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
+    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of `ACROSS`;
+    directions: of which heads, layer and number. sort: the metric that orders the heads, None for layer and head;
+    rising: the smallest first. regions: named sets of tokens.
     """
 
     layers: Selection = EVERY
@@ -107,45 +107,40 @@ class HeadsRequest(Struct, frozen=True):
 
 
 class _LayerTally:
-    """What one layer's heads add up to."""
+    """What one layer's heads add up to.
+
+    heads: their numbers. side: cells of the side of a pooled map; None for no pooled maps.
+    """
 
     def __init__(
         self,
         model: Model,
         tokens: Sequence[Token],
-        pairs: TokenPairs,
+        facts: TokenFacts,
         request: HeadsRequest,
         layer: int,
         heads: Sequence[int],
         *,
         side: int | None,
-        words: WordPieces | None,
     ) -> None:
         self.layer, self.heads = layer, heads
-        about = TokenFacts(
-            pairs,
-            np.array([token.special for token in tokens]),
-            np.array([is_punctuation(token) for token in tokens]),
-            words=words,
-        )
         names = [metric.name for metric in request.measured]
         needed = (*(NEEDED if request.labels else ()), *(("sink",) if SINK_RATE in names else ()))
         of_weights = [metric for metric in request.measured if metric.name not in CORPUS_METRICS]
-        self.tally = Tally(len(heads), (*of_weights, *needed), about)
-        links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
-        self.links = links
+        self.tally = Tally(len(heads), (*of_weights, *needed), facts)
+        self.links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
         self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
         self.regions: RegionSums | None = None
-        consumers: list[Consumer] = [self.tally, links.consumer(layer, heads)]
+        consumers: list[Consumer] = [self.tally, self.links.consumer(layer, heads)]
         if self.maps is not None:
             consumers.append(self.maps)
         if request.regions:
             self.regions = RegionSums(len(heads), request.regions, len(tokens), len(tokens) - 1)
             consumers.append(self.regions)
-        left_out: Exclusion | None = None
+        self.left_out: Exclusion | None = None
         if request.exclude:
-            left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
-        self.feeder = RowFeeder(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
+            self.left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
+        self.feeder = RowFeeder(model.backend, consumers, facts, len(tokens), heads=heads, exclusion=self.left_out)
 
     def parts(
         self, model: Model, trace: LayerTrace, request: HeadsRequest, repeats: RepeatScores | None
@@ -155,15 +150,12 @@ class _LayerTally:
         results |= measure_layer(model, trace, self.heads, [metric.name for metric in request.measured], results)
         names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)
         metric_results = {name: results[name] for name in names if name != MASSIVE}
-        rows_found = []
+        by = None if request.sort is None else column_metric(request.sort).name
+        head_parts = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
-            earned_labels = []
-            if request.labels:
-                earned_labels = labels_of(
-                    results, head=place, repeats=None if repeats is None else repeats[self.layer, head]
-                )
-            by = None if request.sort is None else column_metric(request.sort).name
-            rows_found.append(
+            repeat_score = None if repeats is None else repeats[self.layer, head]
+            earned = labels_of(results, head=place, repeats=repeat_score) if request.labels else None
+            head_parts.append(
                 HeadMetrics(
                     layer=self.layer,
                     head=head,
@@ -171,15 +163,13 @@ class _LayerTally:
                     baseline=metric_values(metric_results, place, "baseline"),
                     top_link=top.link,
                     sorted_by=UNSET if by is None else metric_values({by: results[by]}, place, "value")[by].value,
-                    labels=[f"{earned_label.name} {earned_label.detail}".rstrip() for earned_label in earned_labels]
-                    if request.labels
-                    else UNSET,
-                    label_scores=rows(earned_labels) if request.labels else UNSET,
+                    labels=UNSET if earned is None else [f"{label.name} {label.detail}".rstrip() for label in earned],
+                    label_scores=UNSET if earned is None else rows(earned),
                     pool=UNSET if self.maps is None else self.maps.pool,
                     weights=UNSET if self.maps is None else self.maps.values[place],
                 )
             )
-        return rows_found
+        return head_parts
 
 
 def heads(
@@ -290,10 +280,17 @@ def heads_document(
     words = merged_words(tokens, text) if request.words else None
     row_tokens: Sequence[Token] = tokens if words is None else words.words
     if words is not None:
-        request = struct_replace(request, regions=tuple(word_regions(request.regions, words.starts.tolist())))
-    pairs = TokenPairs(identities(tokens, words))
-    starts = range(len(row_tokens)) if words is not None else word_starts(tokens, text) if needs_words else ()
-    pieces = WordPieces(np.array(starts, np.int64), len(row_tokens)) if needs_words else None
+        request = replace(request, regions=tuple(word_regions(request.regions, words.starts.tolist())))
+    pieces: WordPieces | None = None
+    if needs_words:
+        starts = word_starts(tokens, text) if words is None else range(len(row_tokens))
+        pieces = WordPieces(np.array(starts, np.int64), len(row_tokens))
+    facts = TokenFacts(
+        TokenPairs(identities(tokens, words)),
+        np.array([token.special for token in row_tokens]),
+        np.array([is_punctuation(token) for token in row_tokens]),
+        words=pieces,
+    )
     layers = model.spec.attending(request.layers)
     across = AcrossHeads(request.across, len(row_tokens), len(layers)) if request.across else None
     side = CELLS if rows is not None and request.maps else None
@@ -301,9 +298,8 @@ def heads_document(
 
     def layer_of(layer: int) -> _LayerTally:
         if layer not in tallies:
-            tallies[layer] = _LayerTally(
-                model, row_tokens, pairs, request, layer, _select_heads(model, request, layer), side=side, words=pieces
-            )
+            heads = _select_heads(model, request, layer)
+            tallies[layer] = _LayerTally(model, row_tokens, facts, request, layer, heads, side=side)
         return tallies[layer]
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
@@ -325,33 +321,27 @@ def heads_document(
         now = layer_of(trace.layer)
         moved_metrics: list[MovedMetrics] | None = None
         if rows is None:
-            weights, visible = _whole(model, trace, heads, words, len(tokens))
+            weights, visible = _weights_and_visibility(model, trace, heads, words, len(tokens))
             now.feeder.whole(weights, visible)
             if across is not None:
                 across.add(trace.layer, heads, weights, visible)
-            if request.exclude:
-                left_out = exclusion(request.exclude, row_tokens, renormalise=request.renormalise)
-                weights = left_out.without(weights, np.arange(len(row_tokens)))
+            if now.left_out is not None:
+                weights = now.left_out.without(weights, np.arange(len(row_tokens)))
             elif words is None:
                 # a learned extra key keeps its column
                 weights = _matrices_of(heads, model.backend.numpy(trace.stages["weights"]))
             average = weights.mean(0)
-            spread = [_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
-            moved_metrics = (
-                _moved_metrics(model, trace, row_tokens, pairs, request, heads, words, pieces)
-                if request.moved
-                else None
-            )
+            spread = [_mean_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
+            if request.moved:
+                moved_metrics = _moved_metrics(model, trace, row_tokens, facts, request, heads, words)
         warnings += overflow(model.backend, trace)
         parts = now.parts(model, trace, request, repeats)
         if any(metric.name == MASSIVE for metric in request.measured):
             massive.append(LayerMassive(layer=trace.layer, massive=int(massive_counts(model.backend, trace)[0])))
         if rows is None and request.maps:
-            parts = [struct_replace(part, weights=weights[place]) for place, part in enumerate(parts)]
+            parts = [replace(part, weights=weights[place]) for place, part in enumerate(parts)]
         if moved_metrics is not None:
-            parts = [
-                struct_replace(part, moved=head_moved) for part, head_moved in zip(parts, moved_metrics, strict=True)
-            ]
+            parts = [replace(part, moved=head_moved) for part, head_moved in zip(parts, moved_metrics, strict=True)]
         if now.regions is not None:
             region_shares.append((trace.layer, heads, now.regions.shares()))
         head_rows += parts
@@ -359,9 +349,12 @@ def heads_document(
             row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row.head in heads
         ]
     if request.sort is not None:
-        head_rows.sort(
-            key=lambda part: _order(None if part.sorted_by is UNSET else part.sorted_by, rising=request.rising)
-        )
+
+        def place_of(part: HeadMetrics) -> tuple[bool, float]:  # heads without a value come last
+            value = None if part.sorted_by is UNSET else part.sorted_by
+            return value is None, (value or 0.0) if request.rising else -(value or 0.0)
+
+        head_rows.sort(key=place_of)
     mixing = [layer for layer, block in enumerate(model.spec.blocks) if block.mixer is not None]
     if mixing and request.across & {"rollout", "flow"}:
         numbers = listing(map(str, mixing))
@@ -392,15 +385,16 @@ def heads_document(
     if request.directions:
         from attncli.features.heads.across_heads import head_directions  # few ask for them
 
-        document = struct_replace(document, directions=head_directions(model, request.directions))
+        document = replace(document, directions=head_directions(model, request.directions))
     return document if across is None else across.add_parts(document, model, list(layers), request.heads)
 
 
 def _leave_out(model: Model, tokens: Sequence[Token], request: HeadsRequest) -> tuple[LeftOutKind, ...]:
+    """The kinds of link that are no head's strongest link."""
     return () if request.all_links else kinds_left_out(tokens, is_learned=model.identity.source == "checkpoint")
 
 
-def _entropy(weights: np.ndarray[Any, Any]) -> float:
+def _mean_entropy(weights: np.ndarray[Any, Any]) -> float:
     """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
     matrix = np.asarray(weights, np.float64)
     rows = matrix.sum(-1) > 0
@@ -408,6 +402,7 @@ def _entropy(weights: np.ndarray[Any, Any]) -> float:
 
 
 def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
+    """The numbers of the chosen heads of a layer, ascending."""
     return sorted(set(numbers_of(request.heads, model.spec.blocks[layer].attention.heads)))
 
 
@@ -416,7 +411,7 @@ def _matrices_of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarra
     return every if len(heads) == len(every) else every[list(heads)]
 
 
-def _whole(
+def _weights_and_visibility(
     model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int
 ) -> tuple[Floats, Bools]:
     """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
@@ -431,15 +426,14 @@ def _moved_metrics(
     model: Model,
     trace: LayerTrace,
     tokens: Sequence[Token],
-    pairs: TokenPairs,
+    facts: TokenFacts,
     request: HeadsRequest,
     heads: Sequence[int],
     words: Words | None,
-    pieces: WordPieces | None,
 ) -> list[MovedMetrics]:
     """The metrics and strongest link of each head by what is moved in place of weights."""
     count = trace.stages["weights"].shape[-2]
-    weights, visible = _whole(model, trace, heads, None, count)
+    weights, visible = _weights_and_visibility(model, trace, heads, None, count)
     moved_weights = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
     if words is not None:
         moved_weights, visible = words.merge(moved_weights), words.merge_visible(visible)
@@ -450,15 +444,10 @@ def _moved_metrics(
         renormalise=request.renormalise,
         maps=False,
     )
-    layer = _LayerTally(model, tokens, pairs, bare, trace.layer, heads, side=None, words=pieces)
+    layer = _LayerTally(model, tokens, facts, bare, trace.layer, heads, side=None)
     layer.feeder.whole(moved_weights, visible)
-    return [
-        MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in layer.parts(model, trace, bare, None)
-    ]
-
-
-def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
-    return value is None, 0.0 if value is None else value if rising else -value
+    parts = layer.parts(model, trace, bare, None)
+    return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in parts]
 
 
 # What a head moves: attention weights times the size of the vector that each key would add to the output.
@@ -505,13 +494,9 @@ def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
     if output_weight is None:
         sizes = np.linalg.norm(v, axis=-1)
         return sizes[np.arange(attention.heads) * len(v) // attention.heads]
-    w_o = (
-        backend.numpy(output_weight).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
-    )  # [width, head, v_dim]
-    norms = [
-        np.linalg.norm(v[head * len(v) // attention.heads] @ w_o[:, head].T, axis=-1) for head in range(attention.heads)
-    ]
-    return np.stack(norms)
+    w_o = backend.numpy(output_weight).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
+    kv_heads = (head * len(v) // attention.heads for head in range(attention.heads))
+    return np.stack([np.linalg.norm(v[kv] @ w_o[:, head].T, axis=-1) for head, kv in enumerate(kv_heads)])
 
 
 def shares(weights: Floats, sizes: Floats) -> Floats:

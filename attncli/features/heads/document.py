@@ -43,6 +43,10 @@ LABEL_NAMES = {
 """What people call each; in JSON, and where a label is looked up, it keeps its English name."""
 
 
+ACROSS = ("rollout", "flow", "similarity", "circuits")
+"""What `--across` can add, in the order of the screen."""
+
+
 def label_name(label: str, lang: str) -> str:
     """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移 -2`."""
     if label in LABEL_NAMES:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.documents import LinkRow, TopLink
+from attncli.documents import LinkRow, Numbers, TopLink
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import BLANK, Lines, fit_to_view, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import percent
@@ -23,9 +22,15 @@ from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
-from attncli.features.heads.across_screens import ACROSS, across_part, across_sentences
-from attncli.features.heads.document import DirectionToken, HeadMetrics, HeadsDocument, MetricValue, label_name
-from attncli.features.run.screen import head_map
+from attncli.features.heads.across_screens import (
+    across_sentences,
+    circuits_part,
+    flow_part,
+    rollout_part,
+    similarity_part,
+)
+from attncli.features.heads.document import ACROSS, DirectionToken, HeadMetrics, HeadsDocument, MetricValue, label_name
+from attncli.features.run.screen import head_map, more_maps
 from attncli.language import contextual, listing, message, plural, say, say_each, term
 
 WORDS_OF_AN_END, WORD_CELLS = 3, 14
@@ -41,32 +46,22 @@ def directions_part(document: HeadsDocument, view: View) -> Lines:
             for direction in (row for row in head.directions if row.circuit == circuit):
                 for way, sign in (("toward", "+"), ("opposite", spell("−", ascii=view.ascii))):
                     # each side with its sign: on a narrow screen the second one goes on below
-                    ends = [f"{sign} {_end(getattr(end, way), view)}" for end in (direction.reads, direction.writes)]
+                    ends = (getattr(end, way) for end in (direction.reads, direction.writes))
                     numbers = [f"{direction.size:.2f}", percent(direction.share)] if way == "toward" else ["", ""]
-                    rows.append([*numbers, *ends])
+                    rows.append([*numbers, *(f"{sign} {_tokens_of_end(tokens, view)}" for tokens in ends)])
             sides = (message("reads"), message("writes")) if circuit == "ov" else (message("asks"), message("answers"))
-            title = (
-                say(
-                    view,
-                    "layer {layer} head {head}: what is read becomes what is written",
-                    layer=head.layer,
-                    head=head.head,
-                )
-                if circuit == "ov"
-                else say(
-                    view, "layer {layer} head {head}: which queries meet which keys", layer=head.layer, head=head.head
-                )
-            )
-            titles = [
-                say(view, contextual("column", "size")), say(view, contextual("column", "share")),
-                *(say(view, side) for side in sides),
-            ]  # fmt: skip
+            template = message("layer {layer} head {head}: which queries meet which keys")
+            if circuit == "ov":
+                template = message("layer {layer} head {head}: what is read becomes what is written")
+            title = say(view, template, layer=head.layer, head=head.head)
+            titles = say_each(view, contextual("column", "size"), contextual("column", "share"), *sides)
             note = message("singular directions by the nearest tokens; a direction has no sign: + and − go together")
             blocks.append(table(titles, rows, view, align=["right", "right", "left", "left"], title=title, note=note))
     return stack_spaced(*blocks)
 
 
-def _end(tokens: Sequence[DirectionToken], view: View) -> str:
+def _tokens_of_end(tokens: Sequence[DirectionToken], view: View) -> str:
+    """The first tokens of one end of a direction, in one cell of a table."""
     return " ".join(short(token.text, WORD_CELLS, view) for token in tokens[:WORDS_OF_AN_END])
 
 
@@ -110,62 +105,43 @@ def _is_shallow(document: HeadsDocument, view: View) -> bool:
 def _absent(part: str, view: View) -> Lines:
     """What to say of a part that was asked for by name and that the document does not have."""
     ways = {"grid": message("more than one layer has a grid"), "moved": message("attn heads --moved adds it")}
-    way = ways.get(
-        part,
-        message("attn heads --across {part} adds it", part=part)
-        if part in ACROSS
-        else message("attn heads without --show adds it"),
-    )
+    ways |= {name: message("attn heads --across {part} adds it", part=name) for name in ACROSS}
+    way = ways.get(part, message("attn heads without --show adds it"))
     return stack(heading(part, "", view), remark(message("not in this document: {way}", way=way), view))
 
 
-def _average(document: HeadsDocument, view: View) -> Lines:
+def _weight_table(document: HeadsDocument, weights: Numbers, view: View, *, title: str, note: str) -> Lines:
+    """Weights [query, key] in numbers, under the names of the tokens."""
+    texts = [token.text for token in document.tokens]
+    return matrix(weights, texts, key_names(texts, weights), view, limits=(0.0, 1.0), title=title, note=note)
+
+
+def average_table(document: HeadsDocument, view: View) -> Lines:
+    """The weights of the averaged heads in numbers."""
     if not document.average:
         return Lines()
-    texts, average = [token.text for token in document.tokens], document.average.weights
-    return matrix(
-        average,
-        texts,
-        key_names(texts, average),
-        view,
-        limits=(0.0, 1.0),
-        title="average of the heads",
-        note=message("mean over heads; it hides what single heads do"),
-    )
+    note = message("mean over heads; it hides what single heads do")
+    return _weight_table(document, document.average.weights, view, title="average of the heads", note=note)
 
 
-def _weights(document: HeadsDocument, view: View) -> Lines:
-    texts = [token.text for token in document.tokens]
-    # cells of a pooled map have no names: the maps show them
-    head_weights = ((head, head.weights) for head in document.heads if head.pool is UNSET)
-    return stack_spaced(
-        *(
-            matrix(
-                weights,
-                texts,
-                key_names(texts, weights),
-                view,
-                limits=(0.0, 1.0),
-                title=message("weights of {head}", head=_name(head)),
-                note="rows: queries, columns: keys",
-            )
-            for head, weights in head_weights
-            if weights is not UNSET
-        )
-    )
+def weight_tables(document: HeadsDocument, view: View) -> Lines:
+    """The weights of each head in numbers; cells of a pooled map have no names, so the maps show them."""
+    blocks, note = [], message("rows: queries, columns: keys")
+    for head in document.heads:
+        if head.pool is UNSET and head.weights is not UNSET:
+            place = message("layer {layer} head {head}", layer=head.layer, head=head.head)
+            title = message("weights of {head}", head=place)
+            blocks.append(_weight_table(document, head.weights, view, title=title, note=note))
+    return stack_spaced(*blocks)
 
 
-def _links(document: HeadsDocument, view: View) -> Lines:
+def links_part(document: HeadsDocument, view: View) -> Lines:
+    """The strongest link of each head, with a bar."""
+    heads = ((head, head.top_link) for head in document.heads)
     link_rows = [
-        LinkRow(
-            layer=head.layer,
-            head=head.head,
-            query=head.top_link.query,
-            key=head.top_link.key,
-            weight=head.top_link.weight,
-        )
-        for head in document.heads
-        if head.top_link
+        LinkRow(layer=head.layer, head=head.head, query=link.query, key=link.key, weight=link.weight)
+        for head, link in heads
+        if link
     ]
     texts = [token.text for token in document.tokens]
     place = layer_and_head if len(document.heads) != 1 else None
@@ -182,20 +158,12 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     maps = [head_map(head.layer, head.head, weights, several=several) for head, weights in heads_shown]
     average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
-    more = (
-        message(
-            "{heads_shown} of {head_weights} heads shown; --layer L --head H chooses, --full shows all",
-            heads_shown=len(heads_shown),
-            head_weights=len(head_weights),
-        )
-        if len(heads_shown) < len(head_weights)
-        else ""
-    )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     names = [token.text for token in document.tokens]
     most = max(Counter(head.layer for head, _ in heads_shown).values()) if several else None
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
-    return stack(title, picture, remark(more, view), remark(_average_note(document) if len(maps) > 1 else "", view))
+    notes = (more_maps(len(heads_shown), len(head_weights)), _average_note(document) if len(maps) > 1 else "")
+    return stack(title, picture, *(remark(note, view) for note in notes))
 
 
 def _average_note(document: HeadsDocument) -> str:
@@ -216,7 +184,7 @@ def _average_note(document: HeadsDocument) -> str:
 def metrics_part(document: HeadsDocument, view: View) -> Lines:
     """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
     all_heads = document.heads
-    heads, choice_note = _of_interest(document, view)
+    heads, choice_note = _heads_to_list(document, view)
     names = list(dict.fromkeys(name for head in all_heads for name in head.metrics))
     texts = [token.text for token in document.tokens]
     several = len({head.layer for head in heads}) > 1
@@ -225,15 +193,15 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         [
             str(head.layer),
             str(head.head),
-            *(_number(head.metrics.get(name), view) for name in names),
-            _link(head.top_link, texts, view),
+            *(_metric_text(head.metrics.get(name), view) for name in names),
+            _link_text(head.top_link, texts, view),
             say(view, contextual("between", ", ")).join(
                 label_name(head_label, view.lang) for head_label in head.labels or ()
             ),
         ]
         for head in heads
     ]
-    uniform = _uniform(all_heads, names, view)
+    uniform = _uniform_rows(all_heads, names, view)
     rows += [[localize(layers, view), localize("uniform", view), *numbers, "", ""] for layers, numbers in uniform]
     columns = [
         "layer",
@@ -242,46 +210,36 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         message("top link"),
         "labels",
     ]
-    columns_shown = [
-        index for index in range(len(columns)) if (several or index != 0) and (has_labels or index != len(columns) - 1)
-    ]
-    align = ["right"] * (len(names) + 2)
-    numbers, words = (
-        [index for index in columns_shown if index < len(names) + 2],
-        [index for index in columns_shown if index >= len(names) + 2],
-    )
-    name_columns = [index for index in columns_shown if index < 2]
-    groups = _fitting(name_columns, [index for index in numbers if index not in name_columns], columns, rows, view)
+    first_word = len(names) + 2  # the columns before it hold numbers
+    name_columns, words = [0, 1] if several else [1], [first_word, *([first_word + 1] if has_labels else [])]
+    groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
     beside = len(groups) == 1 and view.width >= NARROW + LABELS * has_labels
     groups = [[*groups[0], *words]] if beside else [*groups, [*name_columns, *words]]
-    bodies = [
-        table(
-            [columns[index] for index in group],
-            [
-                [row[index] for index in group]
-                for row in (rows[: len(heads)] if group[-1] in words and not beside else rows)
-            ],
-            view,
-            align=[align[index] for index in group if index < len(align)],
-            title="" if number else "metrics",
-            note=choice_note,
+    bodies = []
+    for number, group in enumerate(groups):
+        group_rows = rows[: len(heads)] if group[-1] in words and not beside else rows
+        bodies.append(
+            table(
+                [columns[index] for index in group],
+                [[row[index] for index in group] for row in group_rows],
+                view,
+                align=["right" for index in group if index < first_word],
+                title="" if number else "metrics",
+                note=choice_note,
+            )
         )
-        for number, group in enumerate(groups)
-    ]
-    uniform_note = message(
-        "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
-    )
+    uniform_note = message("uniform: the same metric if every row were spread evenly over what it may see")
     return stack(
         bodies[0],
-        remark(uniform_note, view),
-        remark(listing(_settings(document), "; "), view),
+        remark(uniform_note if uniform else "", view),
+        remark(listing(_notes_on_numbers(document), "; "), view),
         *(stack(BLANK, body) for body in bodies[1:]),
     )
 
 
-def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
-    """The heads to list, and how they were chosen: of many, those with the strongest links, unless all or an order
-    are asked for."""
+def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
+    """The heads to list, and a note on how they were chosen: of many, those with the strongest links, unless all or an
+    order are asked for."""
     heads = document.heads
     if len(heads) <= MANY or view.full or document.sort or (document.heads_in_all or 0) > len(heads):
         return heads, message("means over the rows")
@@ -294,26 +252,27 @@ def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetr
     )
 
 
-def _fitting(
-    name_columns: Sequence[int],
-    numbers: Sequence[int],
+def _column_groups(
+    name_columns: list[int],
+    number_columns: Sequence[int],
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     view: View,
 ) -> list[list[int]]:
-    """The columns of numbers in groups that fit the view, each after the columns that name the head."""
-    widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in (*name_columns, *numbers)}
-    groups = [[*name_columns]]
-    for column in numbers:
-        if sum(widths[group_column] for group_column in groups[-1]) + widths[column] - 2 > view.width and len(
-            groups[-1]
-        ) > len(name_columns):
-            groups.append([*name_columns])
-        groups[-1].append(column)
+    """Columns of numbers in groups that fit the view, each after the columns that name the head. columns: their titles;
+    rows: their cells."""
+    every = (*name_columns, *number_columns)
+    widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in every}
+    groups = [name_columns]
+    for column in number_columns:
+        is_full = sum(widths[member] for member in (*groups[-1], column)) - 2 > view.width
+        if is_full and groups[-1] != name_columns:
+            groups.append(name_columns)
+        groups[-1] = [*groups[-1], column]
     return groups
 
 
-def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
+def moved_part(document: HeadsDocument, view: View) -> Lines:
     """The metrics by what heads move in place of weights."""
     moved_heads = [
         replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
@@ -326,7 +285,7 @@ def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
     return stack(heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view))
 
 
-def _layers_part(document: HeadsDocument, view: View) -> Lines:
+def massive_part(document: HeadsDocument, view: View) -> Lines:
     """How many massive activations leave each layer."""
     if not document.layers:
         return Lines()
@@ -340,27 +299,25 @@ def _layers_part(document: HeadsDocument, view: View) -> Lines:
     )
 
 
-def _uniform(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
-    """The distinct baselines with the layers that have them."""
+def _uniform_rows(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, tuple[str, ...]]]:
+    """The distinct metrics of uniform attention, each after the layers that have them."""
     layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
         if head.baseline:
-            numbers = tuple(_number(head.baseline.get(name), view) for name in names)
+            numbers = tuple(_metric_text(head.baseline.get(name), view) for name in names)
             layers_by_numbers.setdefault(numbers, []).append(head.layer)
-    layers = [sorted(set(where)) for where in layers_by_numbers.values()]
-    layer_texts = ["all" if len(layers_by_numbers) == 1 else ",".join(map(str, where)) for where in layers]
-    return [(where, list(numbers)) for where, numbers in zip(layer_texts, layers_by_numbers, strict=True)]
+    if len(layers_by_numbers) == 1:
+        return [("all", numbers) for numbers in layers_by_numbers]
+    return [(",".join(map(str, sorted(set(layers)))), numbers) for numbers, layers in layers_by_numbers.items()]
 
 
-def _name(head: HeadMetrics) -> str:
-    return message("layer {layer} head {head}", layer=head.layer, head=head.head)
+def _metric_text(metric: MetricValue | None, view: View) -> str:
+    """A metric with the view's digits; "-" where there is none."""
+    return "-" if (number := metric_value(metric)) is None else f"{number:.{view.precision}f}"
 
 
-def _number(value: MetricValue | None, view: View) -> str:
-    return "-" if (number := metric_value(value)) is None else f"{number:.{view.precision}f}"
-
-
-def _link(link: TopLink | None, texts: Sequence[str], view: View) -> str:
+def _link_text(link: TopLink | None, texts: Sequence[str], view: View) -> str:
+    """A link with its weight, such as `it → cat 0.50`; "-" for none. texts: the tokens'."""
     if not link:
         return "-"
     query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
@@ -377,13 +334,8 @@ def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
     for head in document.heads:
         link = head.top_link
         metrics = (metric_value(head.metrics.get(name)) for name in names)
-        yield (
-            head.layer,
-            head.head,
-            *metrics,
-            *((None, None, None) if link is None else (link.query, link.key, link.weight)),
-            ",".join(head.labels or ()),
-        )
+        link_cells = (None, None, None) if link is None else (link.query, link.key, link.weight)
+        yield (head.layer, head.head, *metrics, *link_cells, ",".join(head.labels or ()))
 
 
 def metric_value(metric: MetricValue | None) -> float | None:
@@ -414,16 +366,15 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
         note = message("rows: layers, columns: heads; --sort NAME shows a metric")
         return draw_grid(grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note)
     name = sort.metric if sort else next(iter(heads[0].metrics))
-    values = (_sorted_by(head) if sort else metric_value(head.metrics.get(name)) for head in heads)
+    if sort:
+        values = [None if head.sorted_by is UNSET else head.sorted_by for head in heads]
+    else:
+        values = [metric_value(head.metrics.get(name)) for head in heads]
     grid = head_grid((head.layer, head.head, value) for head, value in zip(heads, values, strict=True))
     return draw_grid(grid, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric")
 
 
-def _sorted_by(head: HeadMetrics) -> float | None:
-    return None if head.sorted_by is UNSET else head.sorted_by
-
-
-def _settings(document: HeadsDocument) -> Iterator[str]:
+def _notes_on_numbers(document: HeadsDocument) -> Iterator[str]:
     """What these numbers leave out, and in which order the heads come."""
     excluded, sort = document.excluded, document.sort
     if excluded:
@@ -459,37 +410,33 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     shares = _attention_shares(document)
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
     has_special = any(token.special for token in document.tokens)
-    tint = remark(
-        (
-            "tint: words that get more weight than the average word, special tokens apart"
-            if has_special
-            else "tint: words that get more than an even share of all weights"
-        )
-        if shares
-        else "",
-        view,
+    tint = message("tint: words that get more than an even share of all weights")
+    if has_special:
+        tint = message("tint: words that get more weight than the average word, special tokens apart")
+    return stack(
+        tinted_sentence, remark(tint if shares else "", view), sentences(heads_sentences(document, view), view)
     )
-    return stack(tinted_sentence, tint, sentences(heads_sentences(document, view), view))
 
 
 def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     """The answer in words: what was asked across heads, where heads rest, who looks at a neighbour, the strongest
     link."""
-    answer_sentences = [*across_sentences(document, view), *_resting(document, view), *_positional(document, view)]
-    links = [head_link for head in document.heads for head_link in [_top(head)] if head_link is not None]
+    answer_sentences = [
+        *across_sentences(document, view), *_resting_sentences(document, view), *_positional_sentences(document, view)
+    ]  # fmt: skip
+    links = [link for link in map(_link_by_choice, document.heads) if link is not None]
     if links:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
         if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
-            answer_sentences.append(
-                say(view, "Queries that see a single key are not counted: all of their weight is there.")
-            )
+            note = say(view, "Queries that see a single key are not counted: all of their weight is there.")
+            answer_sentences.append(note)
     answer_sentences += region_heads_sentences(document, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
-def _top(head: HeadMetrics) -> HeadLink | None:
+def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
     """The head's strongest link; where its query has weight on a single key, that of a query with several, if any."""
     link = head.top_link
     if not link:
@@ -507,65 +454,47 @@ def _top(head: HeadMetrics) -> HeadLink | None:
 
 def _attention_shares(document: HeadsDocument) -> list[float | None]:
     """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
-    average = document.average.weights if document.average else None
     tokens = document.tokens
-    if average is None:
-        return []
-    mean_weights = np.nan_to_num(as_matrix(average))[:, : len(tokens)].mean(axis=0)
     plain = np.array([not token.special for token in tokens])
-    if not plain.any():
+    if not document.average or not plain.any():
         return []
+    mean_weights = np.nan_to_num(as_matrix(document.average.weights))[:, : len(tokens)].mean(axis=0)
     above = np.where(plain, mean_weights - mean_weights[plain].mean(), 0.0)
     greatest = float(above.max())
     return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
 
 
-def _resting(document: HeadsDocument, view: View) -> list[str]:
+def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """How many heads keep more than half of their weight on one and the same key."""
-    heads = [head for head in document.heads if head.weights is not UNSET]
-    if len(heads) < 2:
-        return []
-    rests: dict[int, int] = {}
-    for head in heads:
-        mean_weights = np.nan_to_num(as_matrix(head.weights)).mean(axis=0)
-        if mean_weights.max(initial=0.0) > HALF:
-            rests[int(mean_weights.argmax())] = rests.get(int(mean_weights.argmax()), 0) + 1
-    if not rests:
-        return []
-    key = max(rests, key=lambda position: (rests[position], -position))
-    if key < len(document.tokens) and document.tokens[key].unknown:
-        return []
-    return [
-        say(
-            view,
-            plural(
-                "{count} of {heads} heads rests on {key} with more than half of its weight.",
-                "{count} of {heads} heads rest on {key} with more than half of their weight.",
-                count=rests[key],
-                heads=len(heads),
-                key=quoted_token(document.tokens, key, view),
-            ),
-        )
+    mean_weights = [
+        np.nan_to_num(as_matrix(head.weights)).mean(axis=0) for head in document.heads if head.weights is not UNSET
     ]
+    rests = Counter(int(mean.argmax()) for mean in mean_weights if mean.max(initial=0.0) > HALF)
+    if len(mean_weights) < 2 or not rests:
+        return
+    key = max(rests, key=lambda position: (rests[position], -position))
+    if key >= len(document.tokens) or not document.tokens[key].unknown:
+        resting = plural(
+            "{count} of {heads} heads rests on {key} with more than half of its weight.",
+            "{count} of {heads} heads rest on {key} with more than half of their weight.",
+            count=rests[key],
+            heads=len(mean_weights),
+            key=quoted_token(document.tokens, key, view),
+        )
+        yield say(view, resting)
 
 
-def _positional(document: HeadsDocument, view: View) -> Iterator[str]:
+def _positional_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
     for name, template in (
         ("previous", message("Layer {layer} head {head} looks at the previous word ({value}).")),
         ("next", message("Layer {layer} head {head} looks at the next word ({value}).")),
         ("self", message("Layer {layer} head {head} looks at the word itself ({value}).")),
     ):
-        values = [(_metric(head, name), head) for head in document.heads]
-        if values and max(value for value, _ in values) > HALF:
-            value, head = max(values, key=lambda pair: pair[0])
-            number = format_number(value, view)
-            yield say(view, template, layer=head.layer, head=head.head, value=number)
-
-
-def _metric(head: HeadMetrics, name: str) -> float:
-    metric = head.metrics.get(name)
-    return 0.0 if metric is None or metric.value is None else float(metric.value)
+        values = [(metric_value(head.metrics.get(name)) or 0.0, head) for head in document.heads]
+        value, head = max(values, key=lambda pair: pair[0], default=(0.0, None))
+        if head is not None and value > HALF:
+            yield say(view, template, layer=head.layer, head=head.head, value=format_number(value, view))
 
 
 HEADS_PARTS: Parts[HeadsDocument] = (
@@ -574,17 +503,17 @@ HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("grid", grid_part),
     ScreenPart("maps", maps_part, _has_few_heads),
     ScreenPart("metrics", metrics_part),
-    ScreenPart("layers", _layers_part),
-    ScreenPart("moved", _moved_metrics),
+    ScreenPart("layers", massive_part),
+    ScreenPart("moved", moved_part),
     ScreenPart("regions", region_heads_part, has_regions),
     ScreenPart("region-links", region_links_part, has_regions),
-    ScreenPart("average", _average, never),
-    ScreenPart("weights", _weights, never),
-    ScreenPart("links", _links, never),
-    ScreenPart("rollout", partial(across_part, "rollout")),
-    ScreenPart("flow", partial(across_part, "flow")),
-    ScreenPart("similarity", partial(across_part, "similarity")),
-    ScreenPart("circuits", partial(across_part, "circuits")),
+    ScreenPart("average", average_table, never),
+    ScreenPart("weights", weight_tables, never),
+    ScreenPart("links", links_part, never),
+    ScreenPart("rollout", rollout_part),
+    ScreenPart("flow", flow_part),
+    ScreenPart("similarity", similarity_part),
+    ScreenPart("circuits", circuits_part),
     ScreenPart("directions", directions_part),
     ScreenPart("answer", heads_answer),
 )

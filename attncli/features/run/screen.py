@@ -232,20 +232,23 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     parts += [message("each cell the largest of {pool}×{pool} weights", pool=pool)] if pool > 1 else []
     parts += [] if several else [message("layer {layer}", layer=heads_with_maps[0][0])]
     note = listing(parts, " · ")
-    more = (
-        message(
-            "{heads_shown} of {heads_with_maps} heads shown; --layer L --head H chooses, --full shows all",
-            heads_shown=len(heads_shown),
-            heads_with_maps=len(heads_with_maps),
-        )
-        if len(heads_shown) < len(heads_with_maps)
-        else ""
-    )
     texts = [token.text for token in document.tokens]
     names = [texts[index] for index in document.queries] if document.queries else texts
     heads = max(sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
+    more = more_maps(len(heads_shown), len(heads_with_maps))
     return stack(heading("maps of the weights", note, view), picture, remark(more, view))
+
+
+def more_maps(heads_shown: int, heads_with_maps: int) -> str:
+    """How many heads have their map on the screen, and how to see the others; "" where all have."""
+    if heads_shown == heads_with_maps:
+        return ""
+    return message(
+        "{heads_shown} of {heads_with_maps} heads shown; --layer L --head H chooses, --full shows all",
+        heads_shown=heads_shown,
+        heads_with_maps=heads_with_maps,
+    )
 
 
 def tables_part(part: str, document: RunDocument, view: View) -> Lines:

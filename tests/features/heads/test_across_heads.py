@@ -185,4 +185,4 @@ def test_composition_stands_out_against_chance() -> None:
     assert composition(before, reads)["q"] == pytest.approx(chance["q"], abs=0.25)
     assert random_composition(before, tuned) == chance
     pairs = compositions([before, tuned, reads])
-    assert [(a, b) for a, b, _ in pairs] == [(0, 1), (0, 2)]
+    assert [(a, b) for a, b, _ in pairs] == [(before, tuned), (before, reads)]

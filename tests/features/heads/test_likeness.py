@@ -11,7 +11,7 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 import attncli
-from attncli.features.heads.across_heads import basis, heads_of, kernel, kernel_chance, likeness_rows, product_svd
+from attncli.features.heads.across_heads import basis, head_matrices, kernel, kernel_chance, likeness_rows, product_svd
 
 CHANCE = np.random.default_rng(3)
 
@@ -52,7 +52,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_circuits_tell_kernels_beside_composition(gpt2: Path) -> None:
     circuits = ask("heads", "the cat sat", "--model", str(gpt2), "--across", "circuits", "--json").json["circuits"]
     model = attncli.load(str(gpt2), dtype="float64")
-    heads = {(head.layer, head.head): head for layer in (0, 1) for head in heads_of(model, layer, range(3))}
+    heads = {(head.layer, head.head): head for layer in (0, 1) for head in head_matrices(model, layer, range(3))}
     for row in circuits["compositions"]:
         before, after = (heads[row[end]["layer"], row[end]["head"]] for end in ("from", "to"))
         reads = {"q": after.w_q, "k": after.w_k, "v": after.w_v}[row["way"]]
@@ -72,7 +72,7 @@ def test_circuits_tell_kernels_beside_composition(gpt2: Path) -> None:
 
 def test_heads_that_share_keys_are_no_pair() -> None:
     model = attncli.load(seed=0, d_model=32, heads=2)
-    one, two = heads_of(model, 0, range(2))
+    one, two = head_matrices(model, 0, range(2))
     shared = [one, type(two)(0, 1, two.w_q, one.w_k, one.w_v, two.w_o)]
     assert {row.space for row in likeness_rows(shared)} == {"q", "o"}
     assert {row.space for row in likeness_rows([one, two])} == {"q", "k", "v", "o"}
@@ -82,7 +82,7 @@ def test_directions_are_those_of_the_whole_product(gpt2: Path) -> None:
     (found,) = ask("heads", "the cat sat", "--model", str(gpt2), "--directions", "L1H2", "--json").json["directions"]
     assert (found["layer"], found["head"]) == (1, 2)
     model = attncli.load(str(gpt2), dtype="float64")
-    (head,) = heads_of(model, 1, [2])
+    (head,) = head_matrices(model, 1, [2])
     outer = model.store.outer(model.backend)
     embeddings = np.asarray(model.backend.numpy(outer("tokens.weight")), np.float64)
     output = embeddings if outer("head.weight") is None else np.asarray(model.backend.numpy(outer("head.weight")))
