@@ -121,7 +121,7 @@ def average_table(document: HeadsDocument, view: View) -> Lines:
     if not document.average:
         return Lines()
     note = message("mean over heads; it hides what single heads do")
-    return _weight_table(document, document.average.weights, view, title="average of the heads", note=note)
+    return _weight_table(document, document.average.weights, view, title=message("average of the heads"), note=note)
 
 
 def weight_tables(document: HeadsDocument, view: View) -> Lines:
