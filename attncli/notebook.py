@@ -20,7 +20,6 @@ from attncli.errors import UsageError
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
-from attncli.measure.row_stream import kinds_left_out
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
 from attncli.models.text_trace import TextTrace
@@ -226,10 +225,9 @@ def _heads(
             name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)
         }
         # special tokens are a trained model's: of its links those that say little do not count
-        leave_out = kinds_left_out(sides.queries, is_learned=any(token.special for token in sides.queries))
-        records = LayerRecords(
-            backend, layer + number, sides, range(int(own_stages["weights"].shape[0])), leave_out=leave_out
-        )
+        is_learned = any(token.special for token in sides.queries)
+        head_numbers = range(int(own_stages["weights"].shape[0]))
+        records = LayerRecords(backend, layer + number, sides, head_numbers, is_learned=is_learned)
         feed_whole(backend, records, own_stages, None)
         is_softcapped = "capped" in own_stages and own_stages["capped"] is not own_stages.get("scaled")
         has_recipe = scale is not None and not lead and not is_softcapped

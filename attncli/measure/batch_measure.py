@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.measure.metric import Metric, PerRow, metric_of, uniform_rows
-from attncli.measure.row_facts import Bools, Floats, Ints, Sight, TokenFacts, WeightRows, find_sight, of_mask
+from attncli.measure.row_facts import Bools, Floats, Ints, Sight, TokenFacts, WeightRows, find_sight, sight_of_mask
 from attncli.mechanism.mask import Mask, visible
 
 # Metrics as linear forms: the coefficients that a metric's own formula gives to each weight.
@@ -242,16 +242,8 @@ class LengthTally:
         for index, metric in enumerate(map(metric_of, names)):
             if metric.needs:
                 continue
-            per_row = metric.of(even)
-            used_rows = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
-            value = np.broadcast_to(per_row.value, (1, count))[0][used_rows].sum()
-            norm = (
-                used_rows.sum()
-                if per_row.weight is None
-                else np.broadcast_to(per_row.weight, (1, count))[0][used_rows].sum()
-            )
-            self.baseline[index] = value / norm if norm > 0 else np.nan
-            self.rows[index] = used_rows.sum()
+            value, norm, self.rows[index] = _row_sums(metric.of(even), 1, count)
+            self.baseline[index] = value[0] / norm[0] if norm[0] > 0 else np.nan
 
     @staticmethod
     def fits(names: Sequence[str | Metric], count: int) -> bool:
@@ -281,7 +273,7 @@ class LengthTally:
 def sight_of(mask: Mask, count: int) -> Sight:
     """What each of `count` queries sees of as many keys under a mask that is known by position."""
     i = np.arange(count)
-    closed_form = of_mask(mask, i, count)
+    closed_form = sight_of_mask(mask, i, count)
     if closed_form is not None:
         return closed_form
     numpy = numpy_backend("float64")
@@ -295,13 +287,9 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
     by_metric = {}
     for index, metric in length.by_text.items():
         special_bytes = about.special.tobytes() if metric.needs == "special" and about.special is not None else b""
-        last = length.of_special.get(index)
-        if (
-            special_bytes and last is not None and last[0] == special_bytes
-        ):  # most texts of one length have their special tokens alike
-            by_metric[index] = last[1]
-            continue
-        form = coefficients(metric, rows)
+        last_bytes, form = length.of_special.get(index, (b"", None))
+        if not special_bytes or last_bytes != special_bytes:  # most texts of a length have their special tokens alike
+            form = coefficients(metric, rows)
         if form is not None:
             by_metric[index] = form
             if special_bytes:
@@ -315,19 +303,15 @@ class TextBatch:
     def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
         self.length, self._abouts = length, abouts
         self.text_coefficients = [about_coefficients(length, about) for about in abouts]
-        even = length.sight.spread() if length.sight.visibility is not None else None
-        if even is None:
-            j = length.i
-            visibility = (j >= length.sight.first[..., None]) & (j <= length.sight.last[..., None])
-            even = visibility / np.maximum(length.sight.count, 1)[..., None]
+        even = length.sight.spread(length.count)
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
         self.rows = length.rows.copy()
         even_values: dict[int, float] = {}  # most texts have some coefficients alike
         for text, of_text in enumerate(self.text_coefficients):
             for index, form in of_text.items():
                 if id(form) not in even_values:
-                    norm = form.rows if form.norm is None else _of(form.norm, even[0])
-                    even_values[id(form)] = _of(form.value, even[0]) / norm if norm > 0 else np.nan
+                    norm = form.rows if form.norm is None else _value_of_form(form.norm, even[0])
+                    even_values[id(form)] = _value_of_form(form.value, even[0]) / norm if norm > 0 else np.nan
                 self.baseline[text, index], self.rows[index] = even_values[id(form)], form.rows
             for index in length.by_text.keys() - of_text.keys():
                 per_row = length.by_text[index].of(uniform_rows(length.i, length.sight, abouts[text]))
@@ -426,16 +410,12 @@ class _BatchFacts:
 def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
     """A metric's value and norm of each head, and how many rows it uses."""
     used_rows = np.broadcast_to(per_row.used_rows, (heads, count))
-    value = np.where(used_rows, np.broadcast_to(per_row.value, used_rows.shape), 0.0).sum(-1)
-    norm = (
-        used_rows
-        if per_row.weight is None
-        else np.where(used_rows, np.broadcast_to(per_row.weight, used_rows.shape), 0.0)
-    )
-    return value, norm.sum(-1).astype(np.float64), int(used_rows[0].sum())
+    weight = 1.0 if per_row.weight is None else per_row.weight
+    value, norm = (np.where(used_rows, numbers, 0.0).sum(-1) for numbers in (per_row.value, weight))
+    return value, norm, int(used_rows[0].sum())
 
 
-def _of(part: FormSum, even: Floats) -> float:
+def _value_of_form(part: FormSum, even: Floats) -> float:
     """A summed form of uniform weights [query, key]; metrics that need tokens use no facts but weights."""
     return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
 

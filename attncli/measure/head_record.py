@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
-from attncli.measure.labels import NEEDED, labels_of
+from attncli.measure.labels import NEEDED, label_text, labels_of
 from attncli.measure.metric import DEFAULT, Tally
 from attncli.measure.row_facts import Bools, Ints, TokenFacts, TokenPairs, is_punctuation
-from attncli.measure.row_stream import LinkCollector, PooledMaps, RowFeeder
+from attncli.measure.row_stream import LinkCollector, PooledMaps, RowFeeder, kinds_left_out
 
 # Vectors as whole numbers of at most 16 bits, on a scale of their own in every dimension.
 
@@ -41,9 +41,6 @@ def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
     step = ((values.max(0) - low) / steps).astype(np.float32)
     codes = np.rint((values - low) / np.where(step > 0, step, 1))
     return FixedPoint(np.clip(codes, 0, steps).astype(np.uint16), low, step)
-
-
-Roots16 = np.ndarray[Any, np.dtype[np.uint16]]
 
 
 class QueryKeyRecipe(Struct, frozen=True, eq=False):
@@ -77,7 +74,7 @@ class Exact(Struct, frozen=True, eq=False):
 class Roots(Struct, frozen=True, eq=False):
     """65,535 times the square roots of the weights, [query, key]: small weights keep more digits."""
 
-    codes: Roots16
+    codes: Codes
 
 
 class Absent(Struct, frozen=True):
@@ -172,29 +169,32 @@ class GatheredRows:
         for place, head in enumerate(range(*heads.indices(self.heads))):
             self.sample[head, inside, low:high] = weights[place, self.sampled[inside] - start]
         if visibility is not None or low > 0 or high < self.keys:
-            self._hide(heads, rows, low, high, visibility)
+            self._keep_visibility(heads, rows, low, high, visibility)
         if bias is not None:
-            self._note(heads.start, start, low, bias, visibility)
+            self._keep_bias(heads.start, start, low, bias, visibility)
 
-    def _hide(self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None) -> None:
+    def _keep_visibility(self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None) -> None:
+        """Keep which of the keys low..high-1 these rows see, as `add` has it, in bits."""
         row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
         if visibility is None or visibility.ndim < 3:
             if heads.start == 0:  # once for all heads
                 row_visibility[:, low:high] = True if visibility is None else visibility
-                self._common_bits = self._open() if self._common_bits is None else self._common_bits
+                self._common_bits = self._all_visible() if self._common_bits is None else self._common_bits
                 self._common_bits[rows] = np.packbits(row_visibility, axis=-1)
             return
         for place, head in enumerate(range(*heads.indices(self.heads))):
             row_visibility[:, low:high] = visibility[place if len(visibility) > 1 else 0]
             if head not in self._bits_by_head:
-                self._bits_by_head[head] = self._open()
+                self._bits_by_head[head] = self._all_visible()
             self._bits_by_head[head][rows] = np.packbits(row_visibility, axis=-1)
 
-    def _open(self) -> Bits:
+    def _all_visible(self) -> Bits:
         """Bits of nothing hidden."""
         return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
 
-    def _note(self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None) -> None:
+    def _keep_bias(self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None) -> None:
+        """Keep what was added to the scores of rows from `start` and keys from `low` on, of the heads from `first` on,
+        by distance."""
         is_known = np.isfinite(bias) if visibility is None else np.isfinite(bias) & visibility
         if self.bias is None:
             if not np.any(bias[is_known]):  # no bias yet; one that begins later meets zeros here
@@ -210,13 +210,9 @@ class GatheredRows:
     def visibility_bits(self, head: int) -> Bits | None:
         """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where all are visible."""
         head_bits = self._bits_by_head.get(head)
-        return (
-            self._common_bits
-            if head_bits is None
-            else head_bits
-            if self._common_bits is None
-            else head_bits & self._common_bits
-        )
+        if head_bits is None or self._common_bits is None:
+            return self._common_bits if head_bits is None else head_bits
+        return head_bits & self._common_bits
 
 
 SIDE = 48
@@ -237,7 +233,6 @@ VALUES, LONG_VALUES = (6, STEPS), (3, 1023)
 """Dimensions of values that are kept, and their steps: enough to follow the sum that leaves a head. Those of a text
 that is longer than a head is wide take 0.2 MB of a page of 512 tokens and 72 heads, where q and k take 6."""
 METRICS = (*DEFAULT, "special", "normalised_entropy")
-StoredMatrix: TypeAlias = FixedPoint | Floats
 
 
 class HeadRecord(Struct, frozen=True, eq=False):
@@ -301,8 +296,8 @@ class Sides(Struct, frozen=True, eq=False):
 class LayerRecords:
     """Takes the rows of one layer's attention and gives a record for each of its chosen heads.
 
-    head_numbers: the chosen heads. leave_out: kinds of link that do not count. exact: whether queries and keys are
-    kept as they are, for a viewer that need not be small.
+    head_numbers: the chosen heads. is_learned: whether the weights are trained, so that some links do not count (see
+    `kinds_left_out`). exact: whether queries and keys are kept as they are, for a viewer that need not be small.
     """
 
     def __init__(
@@ -312,13 +307,16 @@ class LayerRecords:
         sides: Sides,
         head_numbers: Sequence[int],
         *,
-        leave_out: Sequence[str],
+        is_learned: bool = False,
         exact: bool = False,
     ) -> None:
         self._exact = exact
         self.layer, self.head_numbers, self.keys = layer, list(head_numbers), len(sides.keys)
         self._sides = sides
         self._rows: GatheredRows | None = None
+        # heads that share keys or values share what is kept of them
+        self._key_matrices: dict[tuple[int, int | None], FixedPoint | Floats] = {}
+        self._value_matrices: dict[int, FixedPoint] = {}
         keys, heads = sides.keys, len(self.head_numbers)
         about = TokenFacts(
             None if sides.names is None else TokenPairs(sides.names),
@@ -327,6 +325,7 @@ class LayerRecords:
             aligned=sides.same,
         )
         self._tally = Tally(heads, tuple(dict.fromkeys((*METRICS, *NEEDED))), about)
+        leave_out = kinds_left_out((*sides.queries, *keys), is_learned=is_learned)
         links = LinkCollector(keys, queries=None if sides.same else sides.queries, top=LINKS, leave_out=leave_out)
         self._links = links.consumer(layer, self.head_numbers)
         self._maps = PooledMaps(heads, len(sides.queries), len(keys), side=SIDE)
@@ -344,35 +343,28 @@ class LayerRecords:
 
     def records(self, arithmetic: Arithmetic | None) -> Iterator[HeadRecord]:
         """The records, once all rows have gone by. arithmetic: None where q·k does not give the scores."""
-        results = self._tally.result()
+        results, rows = self._tally.result(), self.rows(0)
         links = self._links.sorted_links()
-        key_matrices: dict[tuple[int, int | None], StoredMatrix] = {}
-        value_matrices: dict[int, FixedPoint] = {}
         for place, head in enumerate(self.head_numbers):
-            recipe, terms, error = self._recipe(place, head, arithmetic, key_matrices)
+            recipe, terms, error = self._recipe(place, arithmetic)
             values = {name: float(results[name].value[place]) for name in METRICS}
             yield HeadRecord(
                 self.layer,
                 head,
-                self.rows(0).keys,
+                rows.keys,
                 self._maps.values[place],
                 {name: None if np.isnan(value) else value for name, value in values.items()},
-                [
-                    f"{earned_label.name} {earned_label.detail}".rstrip()
-                    for earned_label in labels_of(results, head=place, repeats=None)
-                ],
+                [label_text(label) for label in labels_of(results, place)],
                 links[place],
-                self.rows(0).visibility_bits(place),
+                rows.visibility_bits(place),
                 recipe,
                 terms,
                 error,
-                len(self.rows(0).sampled),
-                *self._values(head, arithmetic, value_matrices),
+                len(rows.sampled),
+                *self._values(head, arithmetic),
             )
 
-    def _values(
-        self, head: int, arithmetic: Arithmetic | None, value_matrices: dict[int, FixedPoint]
-    ) -> tuple[FixedPoint | None, int, int]:
+    def _values(self, head: int, arithmetic: Arithmetic | None) -> tuple[FixedPoint | None, int, int]:
         """What the head passes on of each key in some dimensions, which value head that is, and how many it has; None
         where not all keys have one."""
         if arithmetic is None or arithmetic.v is None:
@@ -382,19 +374,13 @@ class LayerRecords:
         width = v.shape[-1]
         if len(v) != self.rows(0).keys or not np.isfinite(v).all():
             return None, group, width
-        if group not in value_matrices:  # heads that share values share what is kept of them
+        if group not in self._value_matrices:
             is_long = max(len(v), arithmetic.q.shape[1]) > arithmetic.q.shape[-1]
             dimensions, steps = LONG_VALUES if is_long else VALUES
-            value_matrices[group] = to_fixed_point(v[:, :dimensions], steps)
-        return value_matrices[group], group, width
+            self._value_matrices[group] = to_fixed_point(v[:, :dimensions], steps)
+        return self._value_matrices[group], group, width
 
-    def _recipe(
-        self,
-        place: int,
-        head: int,
-        arithmetic: Arithmetic | None,
-        key_matrices: dict[tuple[int, int | None], StoredMatrix],
-    ) -> tuple[Recipe, QueryKeyRecipe | None, float]:
+    def _recipe(self, place: int, arithmetic: Arithmetic | None) -> tuple[Recipe, QueryKeyRecipe | None, float]:
         """The head's recipe, what its terms are computed from, and the error of the former.
 
         16-bit queries and keys; float32 ones where those are not close enough; the weights where they take less, or
@@ -407,7 +393,7 @@ class LayerRecords:
             # fewer steps deflate better; what heads share is kept once, and a short text takes little anyway
             coarse = () if short or len(arithmetic.k) < len(arithmetic.q) else COARSE
             for steps in (None,) if self._exact else (*coarse, STEPS, None):
-                products = self._products(place, head, arithmetic, key_matrices, steps)
+                products = self._products(place, arithmetic, steps)
                 error = np.inf if products is None else self._error(place, products)
                 if products is not None and error <= (GOOD if steps in coarse else WORST):
                     if weights is not None and short:
@@ -421,25 +407,21 @@ class LayerRecords:
         decoded = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
         return root_recipe, None, float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
 
-    def _products(
-        self,
-        place: int,
-        head: int,
-        arithmetic: Arithmetic,
-        key_matrices: dict[tuple[int, int | None], StoredMatrix],
-        steps: int | None,
-    ) -> QueryKeyRecipe | None:
+    def _products(self, place: int, arithmetic: Arithmetic, steps: int | None) -> QueryKeyRecipe | None:
+        """A head's queries and keys in so many steps, as they are where there are none; None where not all are
+        finite."""
+        head = self.head_numbers[place]
         q, group = arithmetic.q[head], head * len(arithmetic.k) // len(arithmetic.q)
         k = arithmetic.k[group]
         if not (np.isfinite(q).all() and np.isfinite(k).all()):
             return None
-        if (group, steps) not in key_matrices:  # heads that share keys share what is kept of them
-            key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
+        if (group, steps) not in self._key_matrices:
+            self._key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
         biases = self.rows(0).bias
         bias = None if biases is None else np.nan_to_num(biases[place])
         return QueryKeyRecipe(
             q if steps is None else to_fixed_point(q, steps),
-            key_matrices[group, steps],
+            self._key_matrices[group, steps],
             group,
             self.rows(0).lse[place],
             bias,

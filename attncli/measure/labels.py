@@ -9,7 +9,6 @@ their rows. Duplicate and induction heads show on random repeats: a seeded seque
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ LayerWeights = Iterable[tuple[int, np.ndarray[Any, Any]]]
 RepeatScores = dict[tuple[int, int], dict[str, float]]
 
 
-def sequence(
+def repeated_tokens(
     ordinary: Sequence[Token], length: int, seed: int, *, before: Sequence[Token] = (), after: Sequence[Token] = ()
 ) -> list[Token]:
     """`length` different tokens drawn from `ordinary`, twice, between the special tokens `before` and `after`.
@@ -44,18 +43,18 @@ def sequence(
     """
     numbers = integers(seed, "repeats", length)
     pool = list(range(len(ordinary)))
-    repeated_tokens = []
+    drawn_tokens = []
     for number in numbers:
         pool_index = int(number) % len(pool)
-        repeated_tokens.append(ordinary[pool[pool_index]])
+        drawn_tokens.append(ordinary[pool[pool_index]])
         if len(ordinary) >= length:
             pool[pool_index] = pool[-1]
             pool.pop()
-    every = [*before, *repeated_tokens, *repeated_tokens, *after]
+    every = [*before, *drawn_tokens, *drawn_tokens, *after]
     return [replace(token, index=index, start=None, end=None) for index, token in enumerate(every)]
 
 
-def scores(
+def score_repeats(
     run_tokens: Callable[[list[Token]], LayerWeights],
     ordinary: Sequence[Token],
     *,
@@ -74,7 +73,7 @@ def scores(
     first = len(before) + length
     i = np.arange(first, first + length)
     for draw in range(draws):
-        tokens = sequence(ordinary, length, seed + draw, before=before, after=after)
+        tokens = repeated_tokens(ordinary, length, seed + draw, before=before, after=after)
         for layer, weights in run_tokens(tokens):
             duplicate, induction = weights[:, i, i - length].mean(-1), weights[:, i, i - length + 1].mean(-1)
             for head, pair in enumerate(zip(duplicate, induction, strict=True)):
@@ -107,34 +106,26 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
         for trace in model.trace(tokens, layers=layers, keep=("weights",)):
             yield trace.layer, model.backend.numpy(trace.stages["weights"])
 
-    return scores(run_tokens, ordinary(model, seed), before=before, after=after, length=length, seed=seed)
+    words = ordinary_tokens(model, seed)
+    return score_repeats(run_tokens, words, before=before, after=after, length=length, seed=seed)
 
 
-def _tokens(model: Model, ids: Sequence[int]) -> list[Token]:
-    """The tokens that these ids name; an embedding may have rows that the tokenizer has no token for."""
-    tokens = []
-    for number in ids:
-        with suppress(InputError):
-            tokens += model.tokenizer.ids_to_tokens([number])
-    return tokens
-
-
-def ordinary(model: Model, seed: int = 0) -> list[Token]:
-    """Tokens of ordinary words: letters only, two or more, no special tokens."""
+def ordinary_tokens(model: Model, seed: int) -> list[Token]:
+    """Tokens of ordinary words, drawn from a model's vocabulary: letters only, two or more, no special tokens."""
     made_up = [Token(index, f"word{index}", None, None, None) for index in range(4 * LENGTH)]
     if not model.spec.vocabulary:
         return made_up
-    ids = sorted({int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)})
-    try:
-        tokens = _tokens(model, ids)
-    except UsageError:  # a tokenizer without ids: embeddings are made from the words themselves
-        return made_up
-    words = [
-        token
-        for token in tokens
-        if not token.special and token.text.strip("Ġ▁ ").isalpha() and len(token.text.strip("Ġ▁ ")) > 1
-    ]
-    return words or [token for token in tokens if not token.special]
+    tokens: list[Token] = []
+    for number in sorted({int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)}):
+        try:
+            tokens += model.tokenizer.ids_to_tokens([number])
+        except InputError:  # an embedding may have rows that the tokenizer has no token for
+            continue
+        except UsageError:  # a tokenizer without ids: embeddings are made from the words themselves
+            return made_up
+    plain_tokens = [token for token in tokens if not token.special]
+    words = [token for token in plain_tokens if (text := token.text.strip("Ġ▁ ")).isalpha() and len(text) > 1]
+    return words or plain_tokens
 
 
 MARGIN = 1.5
@@ -219,15 +210,6 @@ NEEDED = ("previous", "next", "self", "sink", "special", "punctuation", "normali
 """The metrics that labels are made from."""
 
 
-class EarnedLabel(Struct, frozen=True):
-    """A label that a head has earned. detail: such as the offset of a positional head, else ""."""
-
-    name: str
-    score: float
-    threshold: float
-    detail: str = ""
-
-
 class Decision(Struct, frozen=True, eq=False):
     """Whether heads earn a label. score: float64 [...], NaN where not known. is_earned: booleans [...]. offset: which
     of `OFFSETS` a positional head has, integers [...]; None for the other labels."""
@@ -237,10 +219,10 @@ class Decision(Struct, frozen=True, eq=False):
     offset: Ints | None = None
 
 
-def decide(
+def decide_label(
     label: Label, value: Mapping[str, Floats], baseline: Mapping[str, Floats], rows: Mapping[str, Ints]
 ) -> Decision:
-    """Decide a label that is made from metrics: `value`, `baseline` and `rows` by metric, arrays of one shape [...]."""
+    """Whether heads earn a label made from metrics; value, baseline, rows: by metric, arrays of one shape [...]."""
     names = tuple(OFFSETS) if label.score == "positional" else (label.score,)
     values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
     place = np.where(np.isnan(values), -np.inf, values).argmax(0)
@@ -254,11 +236,11 @@ def decide(
 
 def labels_of(
     results: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None
-) -> list[EarnedLabel]:
-    """The labels of one head, in the order of `LABELS`.
+) -> list[LabelScore]:
+    """The labels of one head, in the order of `LABELS`, with the scores that earned them.
 
     results: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
-    `repeats_induction` (see `random_repeats.scores`), None where random repeats were not run.
+    `repeats_induction` (see `score_repeats`), None where random repeats were not run.
     A score that is not known (NaN) earns nothing.
     """
     value = {name: result.value[head] for name, result in results.items()}
@@ -266,30 +248,23 @@ def labels_of(
     rows = {name: result.rows[head] for name, result in results.items()}
     earned_labels = []
     for label in LABELS.values():
+        detail = None
         if label.score.startswith("repeats_"):
             score = (repeats or {}).get(label.score, np.nan)
-            if score >= label.threshold:
-                earned_labels.append(EarnedLabel(label.name, score, label.threshold))
-            continue
-        decision = decide(label, value, baseline, rows)
-        if decision.is_earned:
-            offset = None if decision.offset is None else tuple(OFFSETS)[int(decision.offset)]
-            detail = "" if offset is None else offset.removeprefix("offset")
-            earned_labels.append(EarnedLabel(label.name, float(decision.score), label.threshold, detail))
+            is_earned = score >= label.threshold
+        else:
+            decision = decide_label(label, value, baseline, rows)
+            score, is_earned = float(decision.score), bool(decision.is_earned)
+            if decision.offset is not None:
+                detail = tuple(OFFSETS)[int(decision.offset)].removeprefix("offset")
+        if is_earned:
+            earned_labels.append(LabelScore(name=label.name, score=score, threshold=label.threshold, detail=detail))
     return earned_labels
 
 
-def rows(labels: Sequence[EarnedLabel]) -> list[LabelScore]:
-    """Labels as documents hold them."""
-    return [
-        LabelScore(
-            name=earned_label.name,
-            score=earned_label.score,
-            threshold=earned_label.threshold,
-            detail=earned_label.detail or None,
-        )
-        for earned_label in labels
-    ]
+def label_text(label: LabelScore) -> str:
+    """A label as documents name it, such as "positional -3"."""
+    return label.name if label.detail is None else f"{label.name} {label.detail}"
 
 
 LARGEST = 2_000_000_000
@@ -333,34 +308,35 @@ def row_entropy(rows: Floats) -> Floats:
     return entropies
 
 
-def distances(weights: Any, visible: Bools | None = None) -> Floats:
+def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
     """√(JS / ln 2) between all pairs of heads, [head, head], 0 to 1. weights: [head, query, key].
 
     Raises LimitError where there are too many pairs.
     """
     matrices = np.asarray(weights, np.float64)
     heads = len(matrices)
-    if heads * heads * matrices[0].size > LARGEST:
+    steps = heads * heads * matrices[0].size
+    if steps > LARGEST:
         raise LimitError(
             "comparing {heads} heads on {shape} tokens is {heads_2:,} steps",
             expected="at most {largest:,}",
             hint="a shorter text, --layer L or --head H",
             heads=heads,
             shape=matrices.shape[-1],
-            heads_2=heads * heads * matrices[0].size,
+            heads_2=steps,
             largest=LARGEST,
         )
     table = np.zeros((heads, heads))
     for head in range(heads - 1):
-        common_visibility = None if visible is None or visible.ndim < 3 else visible[head + 1 :] & visible[head]
-        row = jensen_shannon(
-            matrices[head][None], matrices[head + 1 :], visible if common_visibility is None else common_visibility
-        )
+        common_visibility = visible
+        if visible is not None and visible.ndim == 3:
+            common_visibility = visible[head + 1 :] & visible[head]
+        row = jensen_shannon(matrices[head][None], matrices[head + 1 :], common_visibility)
         table[head, head + 1 :] = table[head + 1 :, head] = np.sqrt(row / np.log(2))
     return table
 
 
-def tree(table: Floats) -> list[Merge]:
+def linkage(table: Floats) -> list[Merge]:
     """Average linkage over a table of distances [head, head]: the nearest two clusters join, until one is left.
 
     Ties go to the lower numbers. Source: Sokal and Michener, 1958.
@@ -384,8 +360,8 @@ def tree(table: Floats) -> list[Merge]:
     return merges
 
 
-def order(merges: list[Merge], count: int) -> list[int]:
-    """The heads in the order of the tree's leaves, so that those that look alike stand together."""
+def leaf_order(merges: list[Merge], count: int) -> list[int]:
+    """The heads in the order of the leaves of a tree of `count` heads, so that those that look alike stand together."""
     members: list[list[int]] = [[head] for head in range(count)]
     for merge in merges:
         members.append(members[merge.a] + members[merge.b])

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from msgspec import Struct
 
-from attncli.arrays.backend import Array, Backend, backend_of
+from attncli.arrays.backend import Array, backend_of
 from attncli.errors import InputError, UsageError
 from attncli.language import contextual, listing, message
 from attncli.measure.row_facts import (
     NEARBY,
+    NEAREST,
     AttentionRows,
     Bools,
     Floats,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 REACH = 5
 """The farthest offset at which a head counts as positional."""
-BAND = NEARBY
-"""How far from the query `band` reaches on either side."""
 
 
 class PerRow(Struct, frozen=True, eq=False):
@@ -125,7 +124,8 @@ def row_mean(
     return lambda rows: PerRow(value(rows), used_rows(rows))
 
 
-def _several(rows: AttentionRows) -> Bools:
+def _see_several(rows: AttentionRows) -> Bools:
+    """The rows that see two keys or more."""
     return rows.sight.count >= 2
 
 
@@ -143,7 +143,7 @@ def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
 
 
 def _band(rows: AttentionRows) -> Floats:
-    return sum((rows.at_offset(offset) for offset in range(-BAND, BAND + 1)), np.zeros(()))
+    return sum((rows.at_offset(offset) for offset in NEAREST), np.zeros(()))
 
 
 def _beyond(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
@@ -179,7 +179,7 @@ entropy = Metric(
 )  # fmt: skip
 normalised_entropy = Metric(
     "normalised_entropy", "mean (−Σ A ln A) / ln m_i", 0, 1, "", "spread, whatever the number of keys",
-    "rows that see 2 keys or more", "Shannon 1948", row_mean(_normalised_entropy, _several), aligned=False,
+    "rows that see 2 keys or more", "Shannon 1948", row_mean(_normalised_entropy, _see_several), aligned=False,
 )  # fmt: skip
 effective_keys = Metric(
     "effective_keys", "mean exp(−Σ A ln A)", 1, None, "keys", "how many keys a row looks at", ALL_ROWS,
@@ -231,10 +231,10 @@ punctuation = Metric(
 diagonality = Metric(
     "diagonality", "mean 1 − Σ_j A |i−j| / max_{j∈K_i} |i−j|", 0, 1, "",
     "attention stays near the diagonal", "rows that see 2 keys or more", "Zhang et al. 2021",
-    row_mean(_diagonality, _several),
+    row_mean(_diagonality, _see_several),
 )  # fmt: skip
 band = Metric(
-    "band", f"mean Σ_{{|i−j|≤{BAND}}} A", 0, 1, "", message("attention stays within {band} tokens", band=BAND),
+    "band", f"mean Σ_{{|i−j|≤{NEARBY}}} A", 0, 1, "", message("attention stays within {band} tokens", band=NEARBY),
     ALL_ROWS, "Kovaleva et al. 2019", row_mean(_band),
 )  # fmt: skip
 previous_pattern = Metric(
@@ -337,9 +337,7 @@ class UniformRows:
         back, ahead = self.i - self.sight.first, self.sight.last - self.i
         signed_distance = np.where(self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i)
         # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
-        sums = np.sign(back) * _triangle(np.abs(back) - (back < 0)) + np.sign(ahead) * _triangle(
-            np.abs(ahead) - (ahead < 0)
-        )
+        sums = sum(np.sign(side) * _triangle(np.abs(side) - (side < 0)) for side in (back, ahead))
         return np.where(self.sight.empty, 0.0, sums * self.share), signed_distance
 
     @cached_property
@@ -360,13 +358,12 @@ class UniformRows:
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
-        counts: Floats = np.stack([np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]).astype(
-            np.float64
-        )
-        return counts * self.share
+        counts = [np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]
+        return np.stack(counts).astype(np.float64) * self.share
 
 
 def _triangle(n: Any) -> Any:
+    """1 + 2 + … + n."""
     return n * (n + 1) / 2
 
 
@@ -426,13 +423,13 @@ class Tally:
         sums, norms = np.zeros((2, len(self._metrics), heads))
         counts = np.zeros((len(self._metrics), heads), np.int64)
         for index, metric in enumerate(self._metrics):
-            if not _answerable(metric, self.about):
+            if not _is_answerable(metric, self.about):
                 continue
             per_row = metric.of(rows)
             used_rows = per_row.used_rows if real is None else per_row.used_rows & real
             counts[index] = used_rows.sum(-1)
-            sums[index] = _sum(per_row.value, used_rows)
-            norms[index] = counts[index] if per_row.weight is None else _sum(per_row.weight, used_rows)
+            sums[index] = _sum_used(per_row.value, used_rows)
+            norms[index] = counts[index] if per_row.weight is None else _sum_used(per_row.weight, used_rows)
         return sums, norms, counts
 
     def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
@@ -446,9 +443,7 @@ class Tally:
         """The metrics by name. shape: of the heads, None for one axis."""
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
-        value, baseline = means.reshape(
-            (2, len(self._metrics), *(shape if shape is not None else self._rows.shape[1:]))
-        )
+        value, baseline = means.reshape((2, len(self._metrics), *(self._rows.shape[1:] if shape is None else shape)))
         rows = self._rows.reshape(value.shape)
         return {
             metric.name: Measured(metric, value[index], rows[index], baseline[index])
@@ -456,7 +451,8 @@ class Tally:
         }
 
 
-def _sum(values: Floats, used_rows: Bools) -> Floats:
+def _sum_used(values: Floats, used_rows: Bools) -> Floats:
+    """The sum of each head's values [head or 1, row] over the rows used, [head]."""
     return (values if used_rows.all() else np.where(used_rows, values, 0.0)).sum(-1)
 
 
@@ -498,17 +494,11 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
     return METRICS[name]
 
 
-def _answerable(metric: Metric, about: TokenFacts) -> bool:
-    if metric.aligned and not about.aligned:
-        return False
-    is_available = {
-        "": True,
-        "tokens": about.pairs is not None,
-        "special": about.special is not None,
-        "punctuation": about.punctuation is not None,
-        "words": about.words is not None,
-    }
-    return is_available[metric.needs]
+def _is_answerable(metric: Metric, about: TokenFacts) -> bool:
+    """Whether what a metric needs is known of the tokens."""
+    known = {"": True, "tokens": about.pairs, "special": about.special, "punctuation": about.punctuation,
+             "words": about.words}  # fmt: skip
+    return known[metric.needs] is not None and (about.aligned or not metric.aligned)
 
 
 def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
@@ -517,7 +507,8 @@ def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
         return UniformRows(i, sight, about)
     from attncli.arrays.backend import numpy_backend
 
-    return WeightRows(numpy_backend("float64"), sight.spread(), i, sight.low, sight, about)
+    even = sight.spread(sight.low + sight.visibility.shape[-1])
+    return WeightRows(numpy_backend("float64"), even, i, sight.low, sight, about)
 
 
 def measure(
@@ -558,9 +549,9 @@ def measure(
     backend = backend_of(array)
     lead, (count, keys) = tuple(array.shape[:-2]), array.shape[-2:]
     about = TokenFacts(
-        None if tokens is None else TokenPairs(_lengthy(tokens, keys, "tokens")),
-        None if special is None else np.asarray(_lengthy(special, keys, "special")) != 0,
-        None if punctuation is None else np.asarray(_lengthy(punctuation, keys, "punctuation")) != 0,
+        None if tokens is None else TokenPairs(_one_per_key(tokens, keys, "tokens")),
+        None if special is None else np.asarray(_one_per_key(special, keys, "special")) != 0,
+        None if punctuation is None else np.asarray(_one_per_key(punctuation, keys, "punctuation")) != 0,
         aligned,
     )
     flat = array.reshape((-1, count, keys))
@@ -571,15 +562,11 @@ def measure(
     for head in range(flat.shape[0]):
         for start in range(0, count, step):
             stop = min(start + step, count)
-            row_visibility = None if visibility is None else visibility[head, start:stop]
-            rows = _block(backend, flat[head : head + 1, start:stop], row_visibility, start + offset, about)
+            sight = find_sight(None if visibility is None else visibility[head, start:stop], stop - start, 0, keys)
+            i = np.arange(start, stop) + offset
+            rows = WeightRows(backend, flat[head : head + 1, start:stop], i, 0, sight, about)
             tally.add(rows, first_head=head, real=None if real is None else real[head, start:stop])
     return tally.result(lead)
-
-
-def _block(backend: Backend, weights: Array, visibility: Bools | None, first: int, about: TokenFacts) -> WeightRows:
-    rows, keys = weights.shape[-2:]
-    return WeightRows(backend, weights, np.arange(first, first + rows), 0, find_sight(visibility, rows, 0, keys), about)
 
 
 def _as_array(values: Array | ArrayLike) -> Array:
@@ -587,7 +574,8 @@ def _as_array(values: Array | ArrayLike) -> Array:
     return cast("Array", values) if type(values).__module__.startswith("torch") else np.asarray(values)
 
 
-def _lengthy(values: Lengthy, keys: int, name: str) -> Lengthy:
+def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
+    """The values, of which there is one for each key. name: what an error calls them. Raises InputError."""
     if len(values) != keys:
         raise InputError(
             "{name} has {values} entries, the weights have {keys} keys",

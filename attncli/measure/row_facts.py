@@ -60,14 +60,9 @@ class Sight(Struct, frozen=True, eq=False):
         j = np.arange(self.low, high)
         return (j >= self.first[..., None]) & (j <= self.last[..., None])
 
-    def spread(self) -> Floats:
-        """Uniform weights over what each row sees, [head or 1, row, low…]; 0 in empty rows.
-
-        Raises ValueError without a visibility: rows without gaps have closed forms.
-        """
-        if self.visibility is None:
-            raise ValueError("sight without gaps has closed forms")
-        return self.visibility / np.maximum(self.count, 1)[..., None]
+    def spread(self, high: int) -> Floats:
+        """Uniform weights over what each row sees, [head or 1, row, low..high-1]; 0 in empty rows."""
+        return self.visibility_matrix(high) / np.maximum(self.count, 1)[..., None]
 
 
 def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sight:
@@ -89,7 +84,7 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
     return Sight(count, first, last, None if whole else matrix, low)
 
 
-def of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
+def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
     """The sight of query positions i under a mask whose visible keys are a range, without looking at each key.
 
     None for masks that are not known to be ranges.
@@ -100,9 +95,7 @@ def of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
     first, last = np.maximum(low, 0), np.minimum(high, keys) - 1
     count = np.maximum(last - first + 1, 0)
     none = count == 0
-    return Sight(
-        count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, int(first.min(initial=0))
-    )
+    return Sight(count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, 0)
 
 
 KINDS = ("first", "special", "self", "neighbours", "punctuation")

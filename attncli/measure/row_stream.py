@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of, numpy_backend
+from attncli.arrays.backend import EVERY, Backend, Selection, numbers_of, numpy_backend
 from attncli.documents import LeftOutKind, LinkRow, Numbers, TopLink
 from attncli.features.run.document import PooledMap, StrongestLink
 from attncli.inputs.regions import Region
@@ -26,8 +26,8 @@ from attncli.measure.row_facts import (
     WeightRows,
     exclusion,
     find_sight,
-    of_mask,
     portions,
+    sight_of_mask,
 )
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
@@ -77,7 +77,7 @@ class TopLinks:
         queries = rows.i[which]
         if self._leave_out is not None:
             weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)
-        self._take(head, queries, weights, weights.max(-1), rows.low)
+        self._keep_strongest(head, queries, weights, weights.max(-1), rows.low)
 
     def add_whole(self, head: int, weights: Floats, i: Ints, counting: Floats | None) -> None:
         """Add rows of one head over all keys, [row, key], of the queries i, rising. NaN is no link.
@@ -89,9 +89,9 @@ class TopLinks:
         if np.isnan(peak).any():
             counted_weights = np.nan_to_num(counted_weights)
             peak = counted_weights.max(-1)
-        self._take(head, i, counted_weights, peak, 0)
+        self._keep_strongest(head, i, counted_weights, peak, 0)
 
-    def _take(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
+    def _keep_strongest(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
         """Keep what is strong enough of these rows, [row, low…], each with its largest weight."""
         least, least_kept = self._bound(peak), self._threshold(head)
         # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
@@ -184,7 +184,7 @@ class LinkCollector:
     def overview(self) -> list[StrongestLink]:
         """Each head's strongest link, None for a head that has none."""
         return [
-            StrongestLink(layer=layer, head=head, link=_link(links[0]) if links else None)
+            StrongestLink(layer=layer, head=head, link=_top_link(*links[0]) if links else None)
             for layer, heads, collector in self._layers
             for head, links in zip(heads, collector.sorted_links(), strict=True)
         ]
@@ -203,8 +203,7 @@ class LinkCollector:
         ]
 
 
-def _link(link: tuple[int, int, float]) -> TopLink:
-    query, key, weight = link
+def _top_link(query: int, key: int, weight: float) -> TopLink:
     return TopLink(query=query, key=key, weight=weight)
 
 
@@ -217,6 +216,22 @@ class Consumer(Protocol):
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
         """Take rows of heads first_head, first_head + 1, …"""
+
+
+def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
+    """Which heads of a block are among these numbers, counted within it, and how many of the numbers come before it."""
+    block_heads = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
+    local_heads = [head - block_heads.start for head in heads if head in block_heads]
+    return local_heads, sum(head < block_heads.start for head in heads)
+
+
+def block_visibility(backend: Backend, block: RowBlock, local_heads: Sequence[int]) -> Bools | None:
+    """What rows of a block see, booleans [row, key] or [head or 1, row, key] of these of its heads; None for all."""
+    block_booleans = block.visibility
+    if block_booleans is None:
+        return None
+    visibility = backend.numpy(block_booleans)
+    return visibility[local_heads] if visibility.ndim == 3 and visibility.shape[0] > 1 else visibility
 
 
 class RowFeeder:
@@ -248,14 +263,13 @@ class RowFeeder:
         visibility = np.broadcast_to(visible, weights.shape)
         for head, row in portions(*weights.shape):
             i = np.arange(row.start, row.stop) + self._offset
-            sight_of_rows = find_sight(visibility[head, row], i.size, 0, weights.shape[-1])
-            self._feed(numpy_backend("float64"), weights[head, row], i, 0, sight_of_rows, {}, head.start)
+            sight = find_sight(visibility[head, row], i.size, 0, weights.shape[-1])
+            rows = WeightRows(numpy_backend("float64"), weights[head, row], i, 0, sight, self._about)
+            self._feed(rows, head.start)
 
     def on_block(self, block: RowBlock) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""
-        block_heads = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
-        first = sum(head < block_heads.start for head in self._heads)
-        local_heads = [head - block_heads.start for head in self._heads if head in block_heads]
+        local_heads, first = select_in_block(block, self._heads)
         if not local_heads:
             return
         i = self._positions(block)
@@ -263,31 +277,21 @@ class RowFeeder:
         weights, facts = block.stages["weights"], {}
         if high == block.high:  # what the step has told of rows is about all their keys
             facts = {name: block.stages[name] for name in BLOCK_FACTS if name in block.stages}
-        if len(local_heads) < len(block_heads):
+        if len(local_heads) < weights.shape[0]:
             weights, facts = weights[local_heads], {name: fact[local_heads] for name, fact in facts.items()}
         if high < block.high:
             weights = weights[..., : high - block.low]
-        self._feed(self._backend, weights, i, block.low, self._sight(block, i, high, local_heads), facts, first)
+        sight = self._sight_of(block, i, high, local_heads)
+        self._feed(WeightRows(self._backend, weights, i, block.low, sight, self._about, facts), first)
 
-    def _feed(
-        self,
-        backend: Backend,
-        weights: Array,
-        i: Ints,
-        low: int,
-        row_sight: Sight,
-        facts: dict[str, Array],
-        first_head: int,
-    ) -> None:
-        """Hand rows to the consumers, without what is excluded."""
-        high = low + weights.shape[-1]
+    def _feed(self, rows: WeightRows, first_head: int) -> None:
+        """Hand rows of heads first_head, first_head + 1, … to the consumers, without what is excluded."""
         if self._exclusion is not None:
-            weights = self._exclusion.without(backend.numpy(weights).astype(np.float64), i, low)
-            row_sight = find_sight(
-                ~self._exclusion.rows(i)[:, low:high] & row_sight.visibility_matrix(high), i.size, low, high
-            )
-            backend, facts = numpy_backend("float64"), {}
-        rows = WeightRows(backend, weights, i, low, row_sight, self._about, facts)
+            i, low, high = rows.i, rows.low, rows.low + rows.weights.shape[-1]
+            weights = self._exclusion.without(rows.numpy(rows.weights), i, low)
+            seen_pairs = ~self._exclusion.rows(i)[:, low:high] & rows.sight.visibility_matrix(high)
+            sight = find_sight(seen_pairs, i.size, low, high)
+            rows = WeightRows(numpy_backend("float64"), weights, i, low, sight, self._about)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)
 
@@ -297,20 +301,17 @@ class RowFeeder:
         if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
             self._i = np.arange(first, stop)
             mask = None if self._exclusion is not None else block.alone
-            self._shared_sight = None if mask is None else of_mask(mask, self._i, self._keys)
+            self._shared_sight = None if mask is None else sight_of_mask(mask, self._i, self._keys)
         return self._i
 
-    def _sight(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
+    def _sight_of(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
+        """What the rows i of a block see of the keys up to `high`."""
         if self._shared_sight is not None:
             return self._shared_sight
-        if block.visibility is None:
-            return find_sight(None, i.size, block.low, high)
-        visibility = self._backend.numpy(block.visibility)
-        if visibility.ndim == 3 and visibility.shape[0] > 1:
-            visibility = visibility[local_heads]
-        return find_sight(
-            visibility if visibility.shape[-1] == 1 else visibility[..., : high - block.low], i.size, block.low, high
-        )
+        visibility = block_visibility(self._backend, block, local_heads)
+        if visibility is not None and visibility.shape[-1] > 1:
+            visibility = visibility[..., : high - block.low]
+        return find_sight(visibility, i.size, block.low, high)
 
 
 def share(block: RowBlock, heads: int, queries: int) -> float:
@@ -358,17 +359,9 @@ class PooledMaps:
             if (first, last) == inner:
                 maxima = rows.numpy(rows.backend.max(piece.reshape((*piece.shape[:2], -1, pool)), -1)[..., 0])
             else:
-                maxima = np.stack(
-                    [
-                        rows.numpy(
-                            rows.backend.max(piece[..., max(cell * pool - first, 0) : (cell + 1) * pool - first], -1)[
-                                ..., 0
-                            ]
-                        )
-                        for cell in cells
-                    ],
-                    -1,
-                )
+                edges = [(max(cell * pool - first, 0), (cell + 1) * pool - first) for cell in cells]
+                cell_maxima = [rows.backend.max(piece[..., start:stop], -1)[..., 0] for start, stop in edges]
+                maxima = np.stack(list(map(rows.numpy, cell_maxima)), -1)
             for row in range(maxima.shape[1]):
                 cells_here = self.values[heads, (start + row) // pool, cells.start : cells.stop]
                 np.maximum(cells_here, maxima[:, row], out=cells_here)
@@ -433,12 +426,13 @@ class BlockCollector:
         assert self._feeder is not None
         self._feeder.on_block(block)
         if self._query is not None and block.start <= self._query < block.stop:
-            self._keep(block, self._query - block.start)
+            self._keep_row(block, self._query - block.start)
         if self._progress is not None:
             every = self._model.spec.blocks[layer].attention.heads
             self._progress((layer + share(block, every, self._count)) / self._runs)
 
-    def _keep(self, block: RowBlock, row: int) -> None:
+    def _keep_row(self, block: RowBlock, row: int) -> None:
+        """Keep the query's scores and weights over the keys of a block, of which it is this row."""
         heads = self.select_heads(self._layer)
         for name, hidden in (("masked", -np.inf), ("weights", 0.0)):
             stage_row = self._model.backend.numpy(block.stages[name][:, row, :])

@@ -39,7 +39,7 @@ from attncli.measure.head_record import (
 )
 from attncli.measure.metric import Measured
 from attncli.measure.row_facts import Bools
-from attncli.measure.row_stream import kinds_left_out
+from attncli.measure.row_stream import block_visibility, select_in_block
 from attncli.mechanism.attend import RowBlock, attend
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import Context
@@ -55,19 +55,13 @@ from attncli.models.model import Model, choose_heads
 @np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
     """A block of rows with the stages weights, and capped and biased where they were kept."""
-    block_heads = range(block.first_head, block.first_head + len(block.stages["weights"]))
-    local_heads = [head - block_heads.start for head in records.head_numbers if head in block_heads]
+    local_heads, first = select_in_block(block, records.head_numbers)
     rows = records.rows(block.high)
     if local_heads:
         stages = {name: backend.numpy(array)[local_heads] for name, array in block.stages.items() if name in SQUARE}
-        visibility = None if block.visibility is None else backend.numpy(block.visibility)
-        if visibility is not None and visibility.ndim == 3 and visibility.shape[0] > 1:
-            visibility = visibility[local_heads]
+        visibility = block_visibility(backend, block, local_heads)
         bias = stages["biased"] - stages["capped"] if "biased" in stages and "capped" in stages else None
-        lse, first = (
-            backend.numpy(block.lse)[local_heads],
-            sum(head < block_heads.start for head in records.head_numbers),
-        )
+        lse = backend.numpy(block.lse)[local_heads]
         rows.add(block.start, block.low, np.nan_to_num(stages["weights"]), lse, visibility, bias, first=first)
     records.feeder.on_block(block)
 
@@ -155,7 +149,7 @@ def run_record(
             progress((layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1))
 
     def head_records() -> Iterator[HeadRecord]:
-        for _ in recording.trace(tokens, layers=layers, rows=_rows(blocks, len(tokens)), on_block=on_block):
+        for _ in recording.trace(tokens, layers=layers, rows=_rows_at_once(blocks, len(tokens)), on_block=on_block):
             yield from recording.take_records()
 
     return replace(recorded_run(model, text, recording, name=name), heads=head_records())
@@ -192,13 +186,13 @@ def _whole_record(
     """A run whose weights are needed whole."""
     row_tokens = list(tokens if word_groups is None else word_groups.words)
     sides = Sides(row_tokens, row_tokens, names=identities(tokens, word_groups))
-    leave_out = kinds_left_out((*sides.queries, *sides.keys), is_learned=model.identity.source == "checkpoint")
+    is_learned = model.identity.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
         for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
             attention = model.spec.blocks[trace.layer].attention
             head_numbers = numbers_of(heads, attention.heads)
-            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, leave_out=leave_out)
+            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, is_learned=is_learned)
             feed_whole(model.backend, records, trace.stages, word_groups)
             has_recipe = word_groups is None and attention.hashing is None
             yield from records.records(
@@ -213,12 +207,12 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
     """A text that looks at another one, as `attn cross` runs it. layers, heads: which."""
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
-    leave_out = kinds_left_out((*sides.queries, *sides.keys), is_learned=model.identity.source == "checkpoint")
+    is_learned = model.identity.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
         for spec, trace in cross_traces(model, texts, layers, EVERY):
             head_numbers = numbers_of(heads, spec.heads)
-            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, leave_out=leave_out)
+            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, is_learned=is_learned)
             feed_whole(model.backend, records, trace.stages, None)
             yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
 
@@ -228,7 +222,7 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
     return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
 
 
-def _rows(blocks: Sequence[Block], count: int) -> int:
+def _rows_at_once(blocks: Sequence[Block], count: int) -> int:
     """How many query rows to compute at a time."""
     many = max(block.attention.heads for block in blocks)
     return max(min(AT_ONCE // (many * count), count), 1)
@@ -365,9 +359,9 @@ class Recording:
         if layer not in self._layers:
             model = self._model
             head_numbers = numbers_of(self._heads, model.spec.blocks[layer].attention.heads)
-            leave_out = kinds_left_out(self.sides.keys, is_learned=model.identity.source == "checkpoint")
+            is_learned = model.identity.source == "checkpoint"
             self._layers[layer] = LayerRecords(
-                model.backend, layer, self.sides, head_numbers, leave_out=leave_out, exact=self._exact
+                model.backend, layer, self.sides, head_numbers, is_learned=is_learned, exact=self._exact
             )
         return self._layers[layer]
 
@@ -384,7 +378,7 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
     """A file that `--save` wrote. document: the `attn.run/1` made of it."""
     tokens = tokens_of(document.tokens)
     sides = Sides(tokens, tokens, names=identities_of(document, tokens))
-    attention, leave_out = document.attention, _left_out(sides, document.model)
+    attention, is_learned = document.attention, document.model.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
         for layer in (part.layer for part in document.layers):
@@ -394,7 +388,7 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 for name, array in tensors.items()
                 if name.startswith(prefix)
             }
-            records = LayerRecords(NUMPY, layer, sides, range(len(stages["weights"])), leave_out=leave_out)
+            records = LayerRecords(NUMPY, layer, sides, range(len(stages["weights"])), is_learned=is_learned)
             feed_whole(NUMPY, records, stages, None)
             scale, cap = attention.scale, attention.softcap
             has_recipe = scale is not None and attention.hashing is UNSET
@@ -402,7 +396,7 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 arithmetic(NUMPY, stages, scale, cap) if has_recipe and scale is not None else None
             )
 
-    return _record(document, document.text, sides, head_records())
+    return _record_of_document(document, document.text, sides, head_records())
 
 
 def document_record(document: Document) -> RunRecord | None:
@@ -411,6 +405,8 @@ def document_record(document: Document) -> RunRecord | None:
     rows: Sequence[int] | None = None
     parts: list[tuple[int, Any]] = []
     match document:
+        case CrossDocument():
+            parts = [(part.layer, head) for part in document.layers for head in part.heads]
         case RunDocument():
             parts = [(part.layer, head) for part in document.layers for head in part.heads]
             parts = parts or [(map_part.layer, map_part) for map_part in document.maps or ()]
@@ -423,8 +419,6 @@ def document_record(document: Document) -> RunRecord | None:
             parts = [(part.layer or 0, part) for part in document.parts if part.attention == "self"]
         case WhyDocument(link=link):
             parts = [(link.layer, link), *_earlier_heads(document)]
-        case CrossDocument():
-            parts = [(part.layer, head) for part in document.layers for head in part.heads]
         case TensorsDocument():
             parts = [(layer, head) for layer, part in enumerate(document.batch) for head in part.heads]
         case _:
@@ -433,12 +427,8 @@ def document_record(document: Document) -> RunRecord | None:
     parts.sort(key=lambda part: (part[0], part[1].head or 0))  # a ranking lists heads by what it ranks
     match document:
         case TensorsDocument():
-            # where a file lies on this machine is nothing for a page
-            text, queries, keys = (
-                PurePath(document.file).name,
-                numbered_tokens(document.queries),
-                numbered_tokens(document.keys),
-            )
+            text = PurePath(document.file).name  # where a file lies on this machine is nothing for a page
+            queries, keys = numbered_tokens(document.queries), numbered_tokens(document.keys)
             sides = Sides(queries, queries if len(keys) == len(queries) else keys)
         case CrossDocument():
             text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
@@ -449,7 +439,7 @@ def document_record(document: Document) -> RunRecord | None:
         case _:
             text, queries = document.text, tokens_of(document.tokens)
             sides = Sides(queries, queries, names=identities_of(document, queries))
-    return _record(document, text, sides, _heads(document, parts, sides, rows))
+    return _record_of_document(document, text, sides, _head_records(document, parts, sides, rows))
 
 
 MOST_HEADS = 16_384
@@ -491,14 +481,12 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     """The two sides of a comparison, on the tokens that both have; a head's partner stands at the same place."""
 
     def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
-        for compared_head in document.heads:
-            place, values = (
-                (compared_head.a, compared_head.weights_a) if first else (compared_head.b, compared_head.weights_b)
-            )
-            weights = _single(values)
+        is_learned = (document.a if first else document.b).model.source == "checkpoint"
+        for pair in document.heads:
+            place, values = (pair.a, pair.weights_a) if first else (pair.b, pair.weights_b)
+            weights = _as_float32(values)
             visibility = np.isfinite(weights)
-            leave_out = _left_out(sides, (document.a, document.b)[not first].model)
-            yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), visibility, leave_out)
+            yield _weights_record(place.layer, place.head, sides, np.nan_to_num(weights), visibility, is_learned)
 
     check_heads(2 * len(document.heads))
     records = []
@@ -510,42 +498,40 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     return records
 
 
-def _heads(
+def _head_records(
     document: AboutHeads, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
 ) -> Iterator[HeadRecord]:
+    """The records of a document's heads, each after its layer in `parts`. rows: the queries whose weights the document
+    has, None for all."""
     for layer, head in parts:
         values = getattr(head, "weights", UNSET)
-        weights = None if values is UNSET else _single(values)
+        weights = None if values is UNSET else _as_float32(values)
         pooled = (getattr(head, "pool", UNSET) or 1) > 1
         if weights is None or pooled or not len(weights):
             yield _links_record(document, layer, head, sides, weights if pooled else None)
             continue
         scores = getattr(head, "scores", UNSET)
-        visibility = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(_single(scores))
+        visibility = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(_as_float32(scores))
         if rows is not None:  # only some queries are held: the others are as if they saw nothing
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(rows)], whole[1, list(rows)] = weights, visibility
             weights, visibility = whole[0], whole[1] > 0
-        yield _of_weights(layer, head.head, sides, weights, visibility, _left_out(sides, document.model))
+        is_learned = document.model.source == "checkpoint"
+        yield _weights_record(layer, head.head, sides, weights, visibility, is_learned)
 
 
-def _single(values: Any) -> Floats:
+def _as_float32(values: Any) -> Floats:
     """Numbers of a document in float32. One that is too large for it becomes infinite, which is no news of ours."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32)
 
 
-def _left_out(sides: Sides, model: ModelPart) -> Sequence[str]:
-    """Which links the run itself left out."""
-    return kinds_left_out((*sides.queries, *sides.keys), is_learned=model.source == "checkpoint")
-
-
-def _of_weights(
-    layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, leave_out: Sequence[str]
+def _weights_record(
+    layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, is_learned: bool
 ) -> HeadRecord:
     """A head of which nothing but the weights is known, [query, key]. visibility: what is not hidden, booleans of that
-    shape. leave_out: which links do not count, as for `LayerRecords`."""
-    records = LayerRecords(NUMPY, layer, sides, [0], leave_out=leave_out)
+    shape. is_learned: as for `LayerRecords`."""
+    records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
     return replace(next(records.records(None)), head=head)
@@ -568,7 +554,7 @@ def _links_record(
         case FindDocument():
             links = [(document.query, document.key, HIDDEN if head.rank is None else head.weight)]
         case AblateDocument():
-            links = _looks(document, head)
+            links = _looked_at(document, head)
         case WhyDocument(link=link) if isinstance(head, WhyLink):
             links = [(link.query, row.key, row.weight) for row in document.row if row.key < len(sides.keys)]
             links.sort(key=lambda row: (row[1] != link.key, -row[2]))
@@ -585,7 +571,7 @@ def _links_record(
     )
 
 
-def _looks(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
+def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
     """What a document of effects tells of where a head looks: the link that was cut, or what the token measured at
     looks at most. Nothing where several tokens are meant."""
     cut_link, place = document.link, document.place
@@ -610,7 +596,7 @@ def shown_link(
     match document:
         case AblateDocument(place=place):
             rows = [row for row in document.effects if row.attention == "self" and (row.layer, row.head) == head]
-            links = [(query, key) for row in rows for query, key, _ in _looks(document, row)]
+            links = [(query, key) for row in rows for query, key, _ in _looked_at(document, row)]
             word = word if isinstance(place, str) else place.token
         case PatchDocument():
             pairs = enumerate(zip(document.tokens, document.corrupt_tokens, strict=False))
@@ -627,7 +613,7 @@ def shown_link(
     return links[0] if links else (word, word)
 
 
-def _record(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
+def _record_of_document(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
     return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
 
 

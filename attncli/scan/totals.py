@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
-from attncli.measure.labels import LABELS, decide
+from attncli.measure.labels import LABELS, decide_label
 from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
@@ -231,7 +231,7 @@ class Tallies:
         even = {name: batch.baseline[:, column] for column, name in enumerate(self.columns)}
         rows: dict[str, Any] = {name: batch.rows[None, column] for column, name in enumerate(self.columns)}
         for place, label in enumerate(METRIC_LABELS):
-            decision = decide(label, value, even, rows)
+            decision = decide_label(label, value, even, rows)
             self.arrays["label_texts"][place] += decision.is_earned.sum(0)
             if decision.offset is not None:
                 for offset in range(len(OFFSETS)):

@@ -8,7 +8,16 @@ from measure import hand_built
 from msgspec.structs import replace
 
 from attncli.inputs.token import Token
-from attncli.measure.labels import LABELS, LEAST_ROWS, MARGIN, NEEDED, decide, labels_of, rows, scores, sequence
+from attncli.measure.labels import (
+    LABELS,
+    LEAST_ROWS,
+    MARGIN,
+    NEEDED,
+    decide_label,
+    labels_of,
+    repeated_tokens,
+    score_repeats,
+)
 from attncli.measure.metric import measure
 
 ORDINARY = [Token(at, f"w{at}", at, None, None) for at in range(100)]
@@ -26,8 +35,8 @@ EXPECTED = {
 
 
 def labels(repeats: bool = True) -> dict[tuple[int, int], list]:
-    tokens = sequence(ORDINARY, 31, 5, before=[START])[:32]  # a text without repetition
-    known = scores(hand_built.run, ORDINARY, before=[START], length=29, draws=2)
+    tokens = repeated_tokens(ORDINARY, 31, 5, before=[START])[:32]  # a text without repetition
+    known = score_repeats(hand_built.run, ORDINARY, before=[START], length=29, draws=2)
     found = {}
     for layer, weights in hand_built.run(tokens):
         seen = np.tril(np.ones(weights.shape[-2:], bool))
@@ -49,7 +58,7 @@ def test_heads_built_by_hand_get_their_labels() -> None:
 
 
 def test_only_the_induction_head_does_induction() -> None:
-    known = scores(hand_built.run, ORDINARY, before=[START], length=23, draws=2)
+    known = score_repeats(hand_built.run, ORDINARY, before=[START], length=23, draws=2)
     for place, score in known.items():
         assert (score["repeats_induction"] > 0.9) == (place == (1, 0)), place
         assert (score["repeats_duplicate"] > 0.9) == (place == (0, 1)), place
@@ -68,7 +77,7 @@ def test_scores_are_the_loop() -> None:
         kept.append(weights)
         yield 4, weights
 
-    found = scores(run, ORDINARY, before=[START], after=[START], length=7, draws=3)
+    found = score_repeats(run, ORDINARY, before=[START], after=[START], length=7, draws=3)
     for head in range(2):
         duplicate = np.mean([kept[d][head, i, i - 7] for d in range(3) for i in range(8, 15)])
         induction = np.mean([kept[d][head, i, i - 6] for d in range(3) for i in range(8, 15)])
@@ -79,14 +88,14 @@ def test_scores_are_the_loop() -> None:
 
 
 def test_sequences_are_seeded_and_repeat_once() -> None:
-    first, again, other = (sequence(ORDINARY, 20, seed, before=[START]) for seed in (1, 1, 2))
+    first, again, other = (repeated_tokens(ORDINARY, 20, seed, before=[START]) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     texts = [token.text for token in first]
     assert texts[1:21] == texts[21:]
     assert len(set(texts[1:21])) == 20
     assert [token.index for token in first] == list(range(41))
-    assert len(sequence(ORDINARY[:3], 20, 0)) == 40
+    assert len(repeated_tokens(ORDINARY[:3], 20, 0)) == 40
 
 
 def test_short_texts_label_nothing_by_nearness_alone() -> None:
@@ -104,7 +113,7 @@ def test_few_rows_label_nothing() -> None:
 
 
 def test_documents_hold_score_and_threshold() -> None:
-    (row,) = rows([one for one in labels()[0, 0] if one.name == "previous-token"])
+    (row,) = [one for one in labels()[0, 0] if one.name == "previous-token"]
     assert row.threshold == LABELS["previous-token"].threshold
     assert row.score == pytest.approx(1.0, abs=1e-6)
 
@@ -116,9 +125,9 @@ def test_a_label_is_earned_at_its_threshold_and_its_margin(score: float, even: f
     label = replace(LABELS["self"], threshold=0.75)
     assert MARGIN == 1.5
     value, baseline = ({label.score: np.array(number)} for number in (score, even))
-    found = decide(label, value, baseline, {label.score: np.array(LEAST_ROWS)})
+    found = decide_label(label, value, baseline, {label.score: np.array(LEAST_ROWS)})
     assert bool(found.is_earned) is earned
-    assert not decide(label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}).is_earned
+    assert not decide_label(label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}).is_earned
 
 
 @pytest.mark.parametrize(("less", "earned"), [(0.0, True), (1e-9, False)])

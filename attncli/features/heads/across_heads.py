@@ -34,7 +34,7 @@ from attncli.features.heads.document import (
 )
 from attncli.features.heads.document import Rollout as RolloutPart
 from attncli.language import listing
-from attncli.measure.labels import distances, order, tree
+from attncli.measure.labels import head_distances, leaf_order, linkage
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import parse_head
 from attncli.models.model import Model
@@ -92,10 +92,10 @@ class AcrossHeads:
             flow = Flow(weights=max_flow(self._means, range(len(self._means[0]))))
             document = replace(document, flow=flow)
         if "similarity" in self._names:
-            table = distances(np.concatenate(self._weights), np.concatenate(self._visible))
-            merges = tree(np.nan_to_num(table, nan=1.0))
+            table = head_distances(np.concatenate(self._weights), np.concatenate(self._visible))
+            merges = linkage(np.nan_to_num(table, nan=1.0))
             heads_alike = [WhichHead(layer=layer, head=head) for layer, head in self._heads]
-            leaves = order(merges, len(self._heads))
+            leaves = leaf_order(merges, len(self._heads))
             similarity = Similarity(heads=heads_alike, distances=table, order=leaves, tree=merges)
             document = replace(document, similarity=similarity)
         if "circuits" in self._names:

@@ -29,7 +29,7 @@ from attncli.inputs.regions import Region, word_regions
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words, word_starts
 from attncli.language import listing, message
-from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
+from attncli.measure.labels import NEEDED, RepeatScores, label_text, labels_of, row_entropy
 from attncli.measure.layer_metrics import (
     CORPUS_METRICS,
     MASSIVE,
@@ -163,8 +163,8 @@ class _LayerTally:
                     baseline=metric_values(metric_results, place, "baseline"),
                     top_link=top.link,
                     sorted_by=UNSET if by is None else metric_values({by: results[by]}, place, "value")[by].value,
-                    labels=UNSET if earned is None else [f"{label.name} {label.detail}".rstrip() for label in earned],
-                    label_scores=UNSET if earned is None else rows(earned),
+                    labels=UNSET if earned is None else list(map(label_text, earned)),
+                    label_scores=UNSET if earned is None else earned,
                     pool=UNSET if self.maps is None else self.maps.pool,
                     weights=UNSET if self.maps is None else self.maps.values[place],
                 )

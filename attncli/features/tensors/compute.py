@@ -499,7 +499,7 @@ def captured_record(
         for layer, place in enumerate(np.ndindex(lead)):
             head_numbers = numbers_of(heads, stage_arrays["weights"].shape[-3])
             stages = {name: array[place] for name, array in stage_arrays.items()}
-            records = LayerRecords(numpy, layer, sides, head_numbers, leave_out=())
+            records = LayerRecords(numpy, layer, sides, head_numbers)
             feed_whole(numpy, records, stages, None)
             yield from records.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
 

@@ -22,7 +22,7 @@ from attncli.features.heads.across_heads import (
     random_composition,
     residual,
 )
-from attncli.measure.labels import distances, jensen_shannon, order, tree
+from attncli.measure.labels import head_distances, jensen_shannon, leaf_order, linkage
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))
@@ -102,7 +102,7 @@ def test_flow_refuses_what_would_take_long() -> None:
 
 def test_jensen_shannon_of_the_golden_matrix() -> None:
     assert float(jensen_shannon(G, EVEN)) == pytest.approx(0.015352, abs=1e-6)
-    table = distances(np.stack([G, EVEN]))
+    table = head_distances(np.stack([G, EVEN]))
     rows = [oracle.jensen_shannon(a, b) for a, b in zip(G.tolist(), EVEN.tolist(), strict=True)]
     assert float(jensen_shannon(G, EVEN)) == pytest.approx(sum(rows) / 4)
     np.testing.assert_allclose(table, [[0, 0.148824], [0.148824, 0]], atol=1e-6)
@@ -127,25 +127,25 @@ def test_jensen_shannon_bounds_and_empty_rows() -> None:
 
 def test_distances_are_each_pair() -> None:
     heads = some(5, 7, 7, seed=2)
-    table = distances(heads)
+    table = head_distances(heads)
     for a in range(5):
         for b in range(5):
             assert table[a, b] == pytest.approx(
                 math.sqrt(float(jensen_shannon(heads[a], heads[b])) / math.log(2)), abs=1e-7
             )
     with pytest.raises(LimitError):
-        distances(np.zeros((2000, 30, 30)))
+        head_distances(np.zeros((2000, 30, 30)))
 
 
 def test_the_tree_joins_the_nearest_first() -> None:
     points = np.array([0.0, 10.0, 1.0, 11.0, 30.0])
     table = np.abs(points[:, None] - points[None, :])
-    merges = tree(table)
+    merges = linkage(table)
     assert [(one.a, one.b, one.height) for one in merges] == [(0, 2, 1.0), (1, 3, 1.0), (5, 6, 10.0), (4, 7, 24.5)]
-    leaves = order(merges, 5)
+    leaves = leaf_order(merges, 5)
     assert sorted(leaves) == list(range(5))
     assert abs(leaves.index(0) - leaves.index(2)) == 1
-    assert order([], 1) == [0]
+    assert leaf_order([], 1) == [0]
 
 
 def a_head(seed: int, width: int = 13, dim: int = 5, layer: int = 0) -> HeadMatrices:
