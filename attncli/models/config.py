@@ -148,13 +148,8 @@ class Config:
         if not isinstance(value, str):
             raise self._wrong(keys, value, message("a word"))
         if value not in among:
-            raise UnsupportedError(
-                "config.json sets {key} to {value}",
-                where=self.where,
-                expected=listing(sorted(among)),
-                key=keys[0],
-                value=repr(value),
-            )
+            what = message("config.json sets {key} to {value}", key=keys[0], value=repr(value))
+            raise UnsupportedError(what, where=self.where, expected=listing(sorted(among)))
         return among[value]
 
     def list_of(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
@@ -182,14 +177,9 @@ class Config:
         """A number of heads by which `width` is divisible. Raises InputError for any other number."""
         count = self.whole(*keys, default=default, most=2**16)
         if width % count:
-            raise InputError(
-                "config.json has {count} heads for a width of {width}",
-                where=self.where,
-                expected="{width} divisible by {key}",
-                count=count,
-                width=width,
-                key=keys[0],
-            )
+            what = message("config.json has {count} heads for a width of {width}", count=count, width=width)
+            expected = message("{width} divisible by {key}", width=width, key=keys[0])
+            raise InputError(what, where=self.where, expected=expected)
         return count
 
     def note(self, text: str) -> None:
@@ -309,11 +299,8 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
 def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
     """A decoder's mask for a layer of that type. Raises InputError for a local layer without a window."""
     if kind == LOCAL and window is None:
-        raise InputError(
-            "config.json has layers with a window and does not say how wide",
-            where=config.where,
-            expected="sliding_window",
-        )
+        what = message("config.json has layers with a window and does not say how wide")
+        raise InputError(what, where=config.where, expected="sliding_window")
     return causal(window if kind == LOCAL else None)
 
 
@@ -424,14 +411,9 @@ def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
     if new is not None:
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
         if flat:
-            raise UnsupportedError(
-                "rope_parameters has a key {flat}",
-                where=new.where,
-                expected="{global_name} and {local}",
-                flat=repr(flat[0]),
-                global_name=GLOBAL,
-                local=LOCAL,
-            )
+            what = message("rope_parameters has a key {flat}", flat=repr(flat[0]))
+            expected = message("{global_name} and {local}", global_name=GLOBAL, local=LOCAL)
+            raise UnsupportedError(what, where=new.where, expected=expected)
         parameters = new.under(kind)
         values |= {} if parameters is None else parameters.values
     if old is not None and scaled:
@@ -481,13 +463,8 @@ def _rope_scaling(
 def _llama3(inside: Config, original: int) -> Llama3:
     low, high = inside.number("low_freq_factor"), inside.number("high_freq_factor")
     if high <= low:
-        raise InputError(
-            "low_freq_factor is {low:g} and high_freq_factor {high:g}",
-            where=inside.where,
-            expected="the high one above the low one",
-            low=low,
-            high=high,
-        )
+        what = message("low_freq_factor is {low:g} and high_freq_factor {high:g}", low=low, high=high)
+        raise InputError(what, where=inside.where, expected="the high one above the low one")
     return Llama3(inside.number("factor"), low, high, original)
 
 
@@ -531,13 +508,8 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
     for key in ("short_factor", "long_factor"):
         factors = inside.list_of(key, kind=(int, float), count=dims // 2)
         if factors is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in factors):
-            raise InputError(
-                "rope scaling 'longrope' has no usable {key}",
-                where=inside.where,
-                expected="{dims} positive numbers",
-                key=key,
-                dims=dims // 2,
-            )
+            what = message("rope scaling 'longrope' has no usable {key}", key=key)
+            raise InputError(what, where=inside.where, expected=message("{dims} positive numbers", dims=dims // 2))
         lists.append(tuple(float(item) for item in factors))
     return LongRope(lists[0], lists[1], original, magnitude)
 
@@ -565,12 +537,8 @@ def with_global_tokens(spec: Spec, tokens: Sequence[int]) -> Spec:
         )
     limit = spec.max_positions
     if limit is not None and max(tokens, default=0) >= limit:
-        raise InputError(
-            "there is no token {largest}",
-            expected="0 to {last}: the model's positions",
-            largest=max(tokens),
-            last=limit - 1,
-        )
+        what = message("there is no token {largest}", largest=max(tokens))
+        raise InputError(what, expected=message("0 to {last}: the model's positions", last=limit - 1))
     blocks = (replace(block, attention=attention_with_globals(block.attention, tokens)) for block in spec.blocks)
     return replace(spec, blocks=tuple(blocks))
 

@@ -497,15 +497,13 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where:
     surplus = [name for name in tensors if name not in claimed_names and not _matches(name, prefixes, ignored_patterns)]
     if surplus:
         more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
-        raise InputError(
-            "tensor {surplu}{more} would play no part in this model",
-            where=where,
-            expected="the tensors of a {family} model with {blocks} layers, and no others",
-            surplu=repr(surplus[0]),
-            more=more,
+        what = message("tensor {surplu}{more} would play no part in this model", surplu=repr(surplus[0]), more=more)
+        expected = message(
+            "the tensors of a {family} model with {blocks} layers, and no others",
             family=spec.family,
             blocks=len(spec.blocks),
         )
+        raise InputError(what, where=where, expected=expected)
     return bindings[0], bindings[1] if len(bindings) > 1 else None
 
 
@@ -579,12 +577,10 @@ class _Binder:
                         bindings.append(self._check_tensors(bound))
         missing = [role.name for role in by_name.values() if not role.optional]
         if missing:
-            raise InputError(
-                "a {family} checkpoint has no tensor for {missing}",
-                where=self.where,
-                family=self.spec.family,
-                missing=repr(missing[0]),
+            what = message(
+                "a {family} checkpoint has no tensor for {missing}", family=self.spec.family, missing=repr(missing[0])
             )
+            raise InputError(what, where=self.where)
         return bindings
 
     def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
@@ -632,14 +628,12 @@ class _Binder:
         expected_name = self.prefix + spellings[0]
         strays = [candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)]
         close = get_close_matches(expected_name, strays, 1, 0.8)
+        what = message("tensor {expected_name} is missing", expected_name=repr(expected_name))
         raise InputError(
-            "tensor {expected_name} is missing",
+            what,
             where=self.where,
-            expected="shape {shape}, for {role}",
+            expected=message("shape {shape}, for {role}", shape=list(role.shape), role=role.name),
             hint=message("the nearest name there is {close}", close=repr(close[0])) if close else "",
-            expected_name=repr(expected_name),
-            shape=list(role.shape),
-            role=role.name,
         )
 
     def _is_stray(self, name: str, expected_name: str) -> bool:
@@ -656,15 +650,13 @@ class _Binder:
             if bound.by_head and len(shape) > 1:
                 shape = (*shape[:-2], shape[-2] * shape[-1])
             if shape != bound.shape():
-                raise InputError(
-                    "tensor {tensor} has shape {shape}",
-                    where=self.where,
-                    expected="{stated} by config.json, for {roles}",
+                what = message("tensor {tensor} has shape {shape}", tensor=repr(tensor), shape=list(shape))
+                expected = message(
+                    "{stated} by config.json, for {roles}",
                     stated=list(bound.shape()),
                     roles=listing(role.name for role in bound.roles),
-                    tensor=repr(tensor),
-                    shape=list(shape),
                 )
+                raise InputError(what, where=self.where, expected=expected)
             if self.tensors[tensor].dtype not in FLOATS:
                 raise UnsupportedError(
                     "tensor {tensor} holds {dtype}, quantised weights whose scale is not here",

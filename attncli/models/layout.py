@@ -56,13 +56,8 @@ class Tensors(Struct, frozen=True, eq=False):
         agree = (size in (None, real) for size, real in zip(shape, array.shape, strict=False))
         if len(shape) not in (0, array.ndim) or not all(agree) or array.size == 0:
             sizes = ", ".join("any" if size is None else str(size) for size in shape)
-            raise InputError(
-                "{file_names} has shape {shape}",
-                where=self.where,
-                expected=f"[{sizes}]" if shape else message("at least one number"),
-                file_names=self.file_names[name],
-                shape=list(array.shape),
-            )
+            what = message("{file_names} has shape {shape}", file_names=self.file_names[name], shape=list(array.shape))
+            raise InputError(what, where=self.where, expected=f"[{sizes}]" if shape else message("at least one number"))
         # float64 holds what float32 cannot: whole numbers of 32 bits; bfloat16 and float16 fit float32 exactly
         wide = array.dtype.kind in "biu" or array.dtype == np.float64
         return array.astype(np.float64 if wide else np.float32, copy=False)
@@ -334,13 +329,8 @@ def _head_count(
     if metadata_count:
         is_count = metadata_count.isdecimal() and len(metadata_count) <= 9 and int(metadata_count) >= 1
         if not is_count or rows % int(metadata_count):
-            raise InputError(
-                "the file's metadata give {metadata_count} heads",
-                where=where,
-                expected="a divisor of {rows} rows",
-                metadata_count=repr(metadata_count[:40]),
-                rows=rows,
-            )
+            what = message("the file's metadata give {metadata_count} heads", metadata_count=repr(metadata_count[:40]))
+            raise InputError(what, where=where, expected=message("a divisor of {rows} rows", rows=rows))
         return int(metadata_count), ()
     if request.d_k is not None and request.d_k > 0 and rows % request.d_k == 0:
         return rows // request.d_k, ()
@@ -374,12 +364,8 @@ def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, siz
     """Raise InputError unless the learned key and value that torch's module appends are both there, of these sizes."""
     present = [name for name in sizes if name in weights]
     if len(present) == 1:
-        raise InputError(
-            "the file has {present} alone",
-            where=where,
-            expected="both bias_k and bias_v, or neither",
-            present=label.of(present[0]),
-        )
+        what = message("the file has {present} alone", present=label.of(present[0]))
+        raise InputError(what, where=where, expected="both bias_k and bias_v, or neither")
     for name in present:
         if weights[name].size != sizes[name]:
             raise label.wrong(name, f"{sizes[name]} numbers")
@@ -588,13 +574,11 @@ def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: 
     whole = tensors.read(f"{name}.weight", None, None)
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:
-        raise InputError(
-            "{file_names} has shape {shape}",
-            where=tensors.where,
-            expected="q, k and v of one size side by side: [3·d_model, d_model] or [d_model, 3·d_model]",
-            file_names=tensors.file_names[f"{name}.weight"],
-            shape=list(whole.shape),
+        what = message(
+            "{file_names} has shape {shape}", file_names=tensors.file_names[f"{name}.weight"], shape=list(whole.shape)
         )
+        expected = message("q, k and v of one size side by side: [3·d_model, d_model] or [d_model, 3·d_model]")
+        raise InputError(what, where=tensors.where, expected=expected)
     stored_in_out = whole.shape[0] == d_model
     weights = _by_role(np.split(whole.T if stored_in_out else whole, 3), "weight")
     if f"{name}.bias" in tensors:
@@ -653,13 +637,8 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
         with_bias = [name for name in names if f"{name}.bias" in tensors]
         if with_bias and len(with_bias) < heads:
             lacks = next(name for name in names if name not in with_bias)
-            raise InputError(
-                "{with_bia} has a bias and {lacks} has none",
-                where=tensors.where,
-                expected="a bias in every head or in none",
-                with_bia=with_bias[0],
-                lacks=lacks,
-            )
+            what = message("{with_bia} has a bias and {lacks} has none", with_bia=with_bias[0], lacks=lacks)
+            raise InputError(what, where=tensors.where, expected="a bias in every head or in none")
         if with_bias:
             weights[f"{role}.bias"] = np.concatenate([tensors.read(f"{name}.bias", shape[0]) for name in names])
     if "linear.weight" in tensors:

@@ -616,11 +616,8 @@ def _check_masks(spec: Spec, differ: bool) -> None:
         for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text
             if mask.depends_on == "vectors" or (differ and mask.depends_on == "length"):
-                raise UnsupportedError(
-                    "a mask of the kind {type} depends on the text it is for",
-                    expected="these texts one at a time",
-                    type=type(mask).__name__,
-                )
+                what = message("a mask of the kind {type} depends on the text it is for", type=type(mask).__name__)
+                raise UnsupportedError(what, expected="these texts one at a time")
 
 
 # From the type that a run computes in to the type of its results: every number is rounded once.

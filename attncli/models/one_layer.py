@@ -56,13 +56,9 @@ class Vocabulary(Struct, frozen=True, eq=False):
                 )
             return self.rows[self.places[token.text]]
         if token.id is None:
-            raise InputError(
-                "the weight file has embeddings by token id, and the token {token} has none",
-                where=TABLE,
-                expected="a tokenizer with ids, or token texts in the file's metadata `tokens`",
-                hint="--tokenizer tokenizer.json",
-                token=text,
-            )
+            what = message("the weight file has embeddings by token id, and the token {token} has none", token=text)
+            expected = message("a tokenizer with ids, or token texts in the file's metadata `tokens`")
+            raise InputError(what, where=TABLE, expected=expected, hint="--tokenizer tokenizer.json")
         if not 0 <= token.id < count:
             raise InputError(
                 "the token {token} has the id {id}",
@@ -92,14 +88,10 @@ def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where
         raise InputError("the metadata `tokens` are no JSON list of texts", where=where, expected='["the", "animal"]')
     refuse_half_characters(texts, f"{where}: {TOKENS}")
     if len(texts) != len(rows):
-        raise InputError(
-            "the metadata name {texts} tokens, {table} has {rows} rows",
-            where=where,
-            expected="one token per row",
-            texts=len(texts),
-            table=TABLE,
-            rows=len(rows),
+        what = message(
+            "the metadata name {texts} tokens, {table} has {rows} rows", texts=len(texts), table=TABLE, rows=len(rows)
         )
+        raise InputError(what, where=where, expected="one token per row")
     places = {text: place for place, text in enumerate(texts)}
     if len(places) != len(texts):
         twice = next(text for place, text in enumerate(texts) if places[text] != place)
@@ -210,14 +202,8 @@ def check_width(settings: Settings, width: int, hint: str) -> None:
         subject, option = message("a normalization of width {d_model} follows", d_model=d_model), "--layer-norm"
         if settings.residual:
             subject, option = message("a residual adds X (width {d_model}) to", d_model=d_model), "--residual"
-        raise UsageError(
-            "{subject} an output of width {width}",
-            expected="equal widths, or no {option}",
-            hint=hint,
-            subject=subject,
-            width=width,
-            option=option,
-        )
+        what = message("{subject} an output of width {width}", subject=subject, width=width)
+        raise UsageError(what, expected=message("equal widths, or no {option}", option=option), hint=hint)
 
 
 def _nearest_divisor(d_model: int, heads: int) -> int:
@@ -242,11 +228,8 @@ def scale_number(scale: str, d_k: int, d_model: int) -> float:
                 number = math.nan
             if math.isfinite(number):
                 return number
-            raise UsageError(
-                "scale is {scale}",
-                expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k",
-                scale=repr(scale),
-            )
+            what = message("scale is {scale}", scale=repr(scale))
+            raise UsageError(what, expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k")
 
 
 LARGEST_BASE = 1e12
@@ -270,12 +253,9 @@ def _position_encoding(name: str, d_k: int) -> Position:
             except ValueError:
                 base = math.nan
             if not 1 <= base <= LARGEST_BASE:
+                expected = message("1 to {largest_base:,.0f}", largest_base=LARGEST_BASE)
                 raise UsageError(
-                    "rope's base is {theta}",
-                    expected="1 to {largest_base:,.0f}",
-                    hint="--position rope:10000",
-                    theta=repr(theta),
-                    largest_base=LARGEST_BASE,
+                    "rope's base is {theta}", expected=expected, hint="--position rope:10000", theta=repr(theta)
                 )
             return Rope(d_k, base)
         case "alibi" if not colon:
@@ -283,11 +263,8 @@ def _position_encoding(name: str, d_k: int) -> Position:
         case "none" | "sinusoidal" | "learned" if not colon:
             return None
         case _:
-            raise UsageError(
-                "unknown position encoding {name}",
-                expected="none, sinusoidal, rope, rope:THETA, alibi or learned",
-                name=repr(name),
-            )
+            what = message("unknown position encoding {name}", name=repr(name))
+            raise UsageError(what, expected="none, sinusoidal, rope, rope:THETA, alibi or learned")
 
 
 def drawing_bytes(settings: Settings) -> int:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Interventions, Kind, Past, ReadWeights, Replace, Weights
@@ -107,12 +108,8 @@ def check_length(spec: Spec, count: int) -> None:
     if count == 0:
         raise InputError("the text has no tokens", expected="at least one word")
     if limit is not None and count > limit:
-        raise InputError(
-            "the text has {count} tokens, the model has {limit} positions",
-            expected="at most {limit} tokens",
-            count=count,
-            limit=limit,
-        )
+        what = message("the text has {count} tokens, the model has {limit} positions", count=count, limit=limit)
+        raise InputError(what, expected=message("at most {limit} tokens", limit=limit))
 
 
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
@@ -130,12 +127,8 @@ def unembedding(head: Head, weights: Weights) -> Array | None:
 
 def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
     """What is raised where a model that predicts no next token is asked for one. hint: what needs none."""
-    return UnsupportedError(
-        "this {family} model predicts no next token: it has no output head",
-        expected="a decoder checkpoint saved with its language-model head",
-        hint=hint,
-        family=spec.family,
-    )
+    what = message("this {family} model predicts no next token: it has no output head", family=spec.family)
+    return UnsupportedError(what, expected="a decoder checkpoint saved with its language-model head", hint=hint)
 
 
 def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Array:

@@ -59,11 +59,8 @@ class TextTrace(NotebookResult):
         """
         if self._runs_left is not None:
             if not self._runs_left:
-                raise UsageError(
-                    "this run has extended the kept keys, and would extend them again",
-                    expected="one look at it",
-                    hint="layers = list(model.trace(tokens, past=past))",
-                )
+                what = message("this run has extended the kept keys, and would extend them again")
+                raise UsageError(what, expected="one look at it", hint="layers = list(model.trace(tokens, past=past))")
             self._runs_left -= 1
         return self._run(keep)
 

@@ -166,12 +166,9 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
     ran, output = forward(side, probe, note)
     if not calls:
-        raise UnsupportedError(
-            "no attention of this {family} model goes through transformers' interface",
-            where=where,
-            expected="layers that attend, whose attention the library lets others compute",
-            family=repr(family),
-        )
+        what = message("no attention of this {family} model goes through transformers' interface", family=repr(family))
+        expected = message("layers that attend, whose attention the library lets others compute")
+        raise UnsupportedError(what, where=where, expected=expected)
     by_layer = [
         (passage, [call for call in calls if call.layer == layer]) for layer, passage in enumerate(ran.passages)
     ]
@@ -491,13 +488,8 @@ def load_foreign(
     # transformers would fill these with random numbers; a pooler comes after all attention
     missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
     if missing:
-        raise InputError(
-            "tensor {missing} is missing",
-            where=where,
-            expected="every tensor of a {family} model",
-            missing=repr(missing[0]),
-            family=family,
-        )
+        what = message("tensor {missing} is missing", missing=repr(missing[0]))
+        raise InputError(what, where=where, expected=message("every tensor of a {family} model", family=family))
     hf_model = hf_model.to(backend.device)
     if not has_token_table(hf_model):
         raise UnsupportedError(

@@ -74,13 +74,10 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
         modalities = kind.input_modalities
         reads = [modalities] if isinstance(modalities, str) else list(modalities)
         if reads != ["text"]:
-            raise UnsupportedError(
-                "a {family} model reads {reads}, not text alone",
-                where=where,
-                expected="a model of text",
-                family=repr(family),
-                reads=listing(reads, " and "),
+            what = message(
+                "a {family} model reads {reads}, not text alone", family=repr(family), reads=listing(reads, " and ")
             )
+            raise UnsupportedError(what, where=where, expected="a model of text")
         with checkpoint, _bounded_model(torch, checkpoint):
             model, notes = kind.from_pretrained(
                 None,
@@ -102,12 +99,10 @@ def library_errors(family: str, where: str) -> Iterator[None]:
     except (AttnError, MemoryError):
         raise
     except Exception as error:  # its Python raises anything on a config that it did not expect
-        raise UnsupportedError(
-            "transformers cannot run this {family} model: {error}",
-            where=where,
-            family=repr(family),
-            error=first_sentence(error),
-        ) from error
+        what = message(
+            "transformers cannot run this {family} model: {error}", family=repr(family), error=first_sentence(error)
+        )
+        raise UnsupportedError(what, where=where) from error
 
 
 def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -115,14 +110,8 @@ def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     harmless: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, int) and value > MOST_LAYERS and DEPTH.fullmatch(key):
-            raise InputError(
-                "config.json sets {key} to {value:,}",
-                where=where,
-                expected="at most {most_layers:,}",
-                key=key,
-                value=value,
-                most_layers=MOST_LAYERS,
-            )
+            what = message("config.json sets {key} to {value:,}", key=key, value=value)
+            raise InputError(what, where=where, expected=message("at most {most_layers:,}", most_layers=MOST_LAYERS))
         if not LEADS_ELSEWHERE.fullmatch(key):
             harmless[key] = _harmless_keys(value, where) if isinstance(value, dict) else value
     return harmless
@@ -173,14 +162,9 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
         registered_names.add((id(module), name))
         size += tensor.numel() * tensor.element_size()
         if size > free.bytes:
-            raise LimitError(
-                "the model that config.json describes takes more than {size:,} bytes of memory",
-                where=str(checkpoint.folder),
-                expected="at most {bytes:,} ({source})",
-                size=size,
-                bytes=free.bytes,
-                source=free.source,
-            )
+            what = message("the model that config.json describes takes more than {size:,} bytes of memory", size=size)
+            expected = message("at most {bytes:,} ({source})", bytes=free.bytes, source=free.source)
+            raise LimitError(what, where=str(checkpoint.folder), expected=expected)
 
     modules = torch.nn.modules.module
     handles = (
@@ -351,13 +335,9 @@ def import_transformers() -> Any:
         raise UnsupportedError("transformers is not installed", hint=install_command("transformers")) from error
     if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
         least = ".".join(map(str, LEAST))
-        raise UnsupportedError(
-            "transformers {version_text} is installed",
-            expected="{least} or newer",
-            hint=install_command("transformers"),
-            version_text=version_text,
-            least=least,
-        )
+        what = message("transformers {version_text} is installed", version_text=version_text)
+        expected = message("{least} or newer", least=least)
+        raise UnsupportedError(what, expected=expected, hint=install_command("transformers"))
     library = import_module("transformers")
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()

@@ -109,12 +109,8 @@ def recognise(
     else:
         layout_weights = layout.read(tensors, request)
     if request.orientation is not None and not layout_weights.either_way:
-        raise UsageError(
-            "how these matrices are stored is certain: {description}",
-            where=where,
-            expected="no --orientation",
-            description=layout.description,
-        )
+        what = message("how these matrices are stored is certain: {description}", description=layout.description)
+        raise UsageError(what, where=where, expected="no --orientation")
     weights = layout_weights.weights | {
         name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors
     }
@@ -137,12 +133,8 @@ def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
     """The scale that `attn weights convert` noted down for weights whose class has its own."""
     spelling = metadata.get(SCALE, "sqrt-dk")
     if spelling not in ("sqrt-dk", "sqrt-dmodel"):
-        raise InputError(
-            "the file's metadata give the scale {spelling}",
-            where=where,
-            expected="sqrt-dk or sqrt-dmodel",
-            spelling=repr(spelling[:40]),
-        )
+        what = message("the file's metadata give the scale {spelling}", spelling=repr(spelling[:40]))
+        raise InputError(what, where=where, expected="sqrt-dk or sqrt-dmodel")
     if spelling == "sqrt-dk":
         return None
     return OwnScale(spelling, message("the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k"))
@@ -273,12 +265,8 @@ def _check_sizes(
             kv_heads=facts.kv_heads,
         )
     if heads is not None and facts.heads != heads:
-        raise UsageError(
-            "layout {layout} holds one head, there are {heads}",
-            expected="--layout heads or canonical",
-            layout=layout,
-            heads=facts.heads,
-        )
+        what = message("layout {layout} holds one head, there are {heads}", layout=layout, heads=facts.heads)
+        raise UsageError(what, expected="--layout heads or canonical")
     widths = (facts.heads * facts.d_k, facts.heads * facts.d_v)
     if square and widths != (facts.d_model, facts.d_model):
         raise UsageError(
