@@ -547,15 +547,12 @@ class _Binder:
 
     def _layer_sources(self, layer: str) -> Mapping[str, Source]:
         """The sources of a layer's roles, those that share a tensor where the file has it."""
-        together = {
-            key: source
-            for key, source in self.names.together.items()
-            if any(
-                f"{prefix}{layer}{source if isinstance(source, str) else source.name}{end}" in self.tensors
-                for prefix in {self.prefix, ""}
-                for end in SPELLINGS[".weight"]
-            )
-        }
+        starts, ends = {self.prefix + layer, layer}, SPELLINGS[".weight"]
+        together = {}
+        for key, source in self.names.together.items():
+            module = source if isinstance(source, str) else source.name
+            if any(f"{start}{module}{end}" in self.tensors for start in starts for end in ends):
+                together[key] = source
         roles = {role for key in together for role in key.split()}
         return {key: source for key, source in self.names.inside.items() if not roles & {*key.split()}} | together
 

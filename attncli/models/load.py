@@ -400,11 +400,8 @@ def load(
             "a checkpoint brings its own weights and sizes",
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
         )
-    location = locate(
-        str(name_or_dir),
-        variables=variables,
-        fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch),
-    )
+    fetch = Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch)
+    location = locate(str(name_or_dir), variables=variables, fetch=fetch)
     whole = open_checkpoint(location.folder)
     labels: tuple[str, ...] = ()
     if adapters:

@@ -99,12 +99,8 @@ class Model(Struct, frozen=True, eq=False):
     def __repr__(self) -> str:
         """In one line: where the weights come from, how many layers and heads, what computes them."""
         heads = sorted({self.spec.blocks[layer].attention.heads for layer in self.spec.attending()})
-        sizes = message(
-            "{blocks} layers of {heads} heads, d_model {d_model}",
-            blocks=len(self.spec.blocks),
-            heads=listing(map(str, heads), " or "),
-            d_model=self.spec.d_model,
-        )
+        places = {"blocks": len(self.spec.blocks), "heads": listing(map(str, heads), " or ")}
+        sizes = message("{blocks} layers of {heads} heads, d_model {d_model}", d_model=self.spec.d_model, **places)
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
         return f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name} {self.backend.dtype}>"
 

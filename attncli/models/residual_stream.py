@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
@@ -334,47 +334,45 @@ def known_numbers(backend: Backend, array: Array) -> Floats:
     return values
 
 
-class _LayerWriter:
-    """What a layer writes, in the order in which `run_block` adds its branches, handed to the taps."""
+class _LayerWriter(Struct, frozen=True, eq=False):
+    """What a layer writes, in the order in which `run_block` adds its branches, handed to the taps.
 
-    def __init__(
-        self,
-        backend: Backend,
-        block: Block,
-        layer: int,
-        count: int,
-        taps: Sequence[_Tap],
-        split: HeadSplit,
-        on_heads: OnHeads | None,
-        follower: Follower | None,
-    ) -> None:
-        self._backend, self._block, self._layer, self._taps = backend, block, layer, taps
-        self._count, self._split, self._on_heads, self._follower = count, split, on_heads, follower
-        self._deviations: dict[str, Floats] = {}
-        self._branch_outputs: dict[str, Floats] = {}
+    count: tokens of the text. deviations, branch_outputs: what norms divide by and branches give, by place.
+    """
+
+    backend: Backend
+    block: Block
+    layer: int
+    count: int
+    taps: Sequence[_Tap]
+    split: HeadSplit
+    on_heads: OnHeads | None
+    follower: Follower | None
+    deviations: dict[str, Floats] = field(default_factory=dict)
+    branch_outputs: dict[str, Floats] = field(default_factory=dict)
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Keep what is needed of an activation, of a norm only what it divides by, and hand it to the follower."""
         if what in ("mlp", "conv", "mixer"):
-            self._branch_outputs[what] = known_numbers(self._backend, array)
+            self.branch_outputs[what] = known_numbers(self.backend, array)
         elif not what.endswith(".in") or self._passes(what):  # on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
-            self._deviations[what] = deviation(norm, known_numbers(self._backend, array))
-        if self._follower is not None:
-            self._follower.on_activation(layer, what, array)
+            self.deviations[what] = deviation(norm, known_numbers(self.backend, array))
+        if self.follower is not None:
+            self.follower.on_activation(layer, what, array)
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
         """What the heads write, and the bias that they share; what a mixer writes beside them or in their place."""
-        if not self._taps:
+        if not self.taps:
             return
-        backend, block = self._backend, self._block
+        backend, block = self.backend, self.block
         if kind == "self" and self._passes("attn.in"):
             self._pass_norm("attn.in", weights)
         if kind == "self" and block.mixer is not None:
-            for tap in self._taps:
-                part = StreamPart("mixer", self._layer)
-                tap.add(part, self._branch_outputs["mixer"], tap.map * block.branch_scale)
+            for tap in self.taps:
+                part = StreamPart("mixer", self.layer)
+                tap.add(part, self.branch_outputs["mixer"], tap.map * block.branch_scale)
         if block.instead:
             self._pass_norm("attn.sum", weights)
             return
@@ -385,76 +383,76 @@ class _LayerWriter:
         matrix, bias = (numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias"))
         if matrix is None:  # the heads' outputs side by side
             matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)
-        for tap in self._taps:
+        for tap in self.taps:
             if not block.residual:
                 tap.forget()
             branch, factors = self._branch(tap, f"{prefix}.out", weights, residual=block.residual)
             by_head = (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
             rows = tap.receiver.rows
-            if self._on_heads is not None:
+            if self.on_heads is not None:
                 event = HeadEvent(kind, trace, by_head, tap.norm_count, factors[rows], attention.own_global or ())
-                self._on_heads(tap.number, event)
-            if self._split == "layer":
+                self.on_heads(tap.number, event)
+            if self.split == "layer":
                 joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
-                part = StreamPart("heads", self._layer, kind)
+                part = StreamPart("heads", self.layer, kind)
                 tap.note(part)[0] = joined @ (branch @ matrix).T * factors[rows]
-            elif self._split == "head":
-                heads = [StreamPart("head", self._layer, kind, head) for head in range(attention.heads)]
+            elif self.split == "head":
+                heads = [StreamPart("head", self.layer, kind, head) for head in range(attention.heads)]
                 values = tap.note(*heads)
                 np.matmul(mixed[:, rows], by_head, out=values)
                 values *= factors[rows]
             if bias is not None:
-                tap.add(StreamPart("bias", self._layer, kind), bias, branch, factors)
+                tap.add(StreamPart("bias", self.layer, kind), bias, branch, factors)
         if not self._is_parallel:
             self._pass_norm(f"{prefix}.sum", weights)
 
     def feed_forward(self, weights: Weights) -> None:
         """What the rest of the layer writes."""
-        if self._block.mlp is not None:
-            for tap in self._taps:
+        if self.block.mlp is not None:
+            for tap in self.taps:
                 branch, factors = self._branch(tap, "mlp.out", weights)
-                tap.add(StreamPart("feed_forward", self._layer), self._branch_outputs["mlp"], branch, factors)
+                tap.add(StreamPart("feed_forward", self.layer), self.branch_outputs["mlp"], branch, factors)
             if not self._is_parallel:
                 self._pass_norm("mlp.sum", weights)
-        if self._block.convolution is not None:
-            for tap in self._taps:
-                tap.add(StreamPart("convolution", self._layer), self._branch_outputs["conv"], tap.map)
+        if self.block.convolution is not None:
+            for tap in self.taps:
+                tap.add(StreamPart("convolution", self.layer), self.branch_outputs["conv"], tap.map)
             self._pass_norm("conv.norm", weights)
 
     def _passes(self, place: str) -> bool:
         """Whether the stream itself passes the norm before the attention."""
-        return self._block.normed and place == "attn.in"
+        return self.block.normed and place == "attn.in"
 
     @property
     def _is_parallel(self) -> bool:
-        return self._block.parallel and self._block.mlp is not None
+        return self.block.parallel and self.block.mlp is not None
 
     def _norm(self, place: str) -> Norm | None:
         """The layer's norm at a place, that of its convolution at "conv.norm"; None where there is none."""
         if place == "conv.norm":
-            return None if self._block.convolution is None else self._block.convolution.norm
-        return self._block.norms.get(place)  # type: ignore[call-overload]
+            return None if self.block.convolution is None else self.block.convolution.norm
+        return self.block.norms.get(place)  # type: ignore[call-overload]
 
     def _branch(self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True) -> tuple[Floats, Floats]:
         """A tap's map of what a branch writes, [dim, width], through the norm on its result if there is one, and the
         factor of each token. That norm's shift is a part of its own."""
         # no norm follows a feed-forward part that runs beside the attention
         norm = None if self._is_parallel and place == "mlp.out" else self._norm(place)
-        scale = self._block.branch_scale if residual else 1.0
+        scale = self.block.branch_scale if residual else 1.0
         if norm is None:
-            return tap.map * scale, np.ones((self._count, 1))
-        weight, bias = (numbers(self._backend, weights(f"{place}.{name}")) for name in ("weight", "bias"))
+            return tap.map * scale, np.ones((self.count, 1))
+        weight, bias = (numbers(self.backend, weights(f"{place}.{name}")) for name in ("weight", "bias"))
         if norm.affine and bias is not None:
-            tap.add(StreamPart("norm", self._layer, place=place), bias, tap.map * scale)
-        return through_norm(norm, tap.map * scale, weight), 1.0 / self._deviations[place]
+            tap.add(StreamPart("norm", self.layer, place=place), bias, tap.map * scale)
+        return through_norm(norm, tap.map * scale, weight), 1.0 / self.deviations[place]
 
     def _pass_norm(self, place: str, weights: Weights) -> None:
         """A norm of the stream itself, if there is one here."""
         norm = self._norm(place)
         if norm is None:
             return
-        bias = numbers(self._backend, weights(f"{place}.bias")) if norm.affine else None
-        for tap in self._taps:
-            tap.divide(self._deviations[place])
+        bias = numbers(self.backend, weights(f"{place}.bias")) if norm.affine else None
+        for tap in self.taps:
+            tap.divide(self.deviations[place])
             if bias is not None:
-                tap.add(StreamPart("norm", self._layer, place=place), bias, tap.map)
+                tap.add(StreamPart("norm", self.layer, place=place), bias, tap.map)

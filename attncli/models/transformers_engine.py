@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 from msgspec import Struct
@@ -26,7 +26,7 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import message
 from attncli.mechanism.attend import RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
-from attncli.mechanism.context import Context, Kind, Weights, apply_interventions, visible_links
+from attncli.mechanism.context import Context, Kind, apply_interventions, visible_links
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import (
     Alibi,
@@ -41,7 +41,6 @@ from attncli.mechanism.spec import (
 )
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Identity, Model
-from attncli.models.run import EmbeddingVectors
 from attncli.models.transformers_model import (
     ENGINE,
     Call,
@@ -339,37 +338,27 @@ SINKS_WARNING = message(
 class TransformersStore:
     """`Store` of a model whose weights transformers holds: they are not to be had by role."""
 
-    def __init__(self, family: str, size: int) -> None:
-        self.family = family
-        self.size = size
-        self._read = 0
-
     row_by_row: ClassVar[bool] = False
 
-    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        raise self._refusal()
-
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        raise self._refusal()
+    def __init__(self, family: str, size: int) -> None:
+        self.family, self.size = family, size
+        self._read = 0
 
     def expect(self, layers: range) -> None:
         """Nothing to prepare: the weights were read whole when the model was loaded, and count for the first text."""
         self._read = self.size
 
-    def layer(self, backend: Backend, index: int) -> Weights:
-        raise self._refusal()
-
-    def outer(self, backend: Backend) -> Weights:
-        raise self._refusal()
-
     def bytes_read(self) -> int:
         return self._read
 
-    def _refusal(self) -> UnsupportedError:
-        return UnsupportedError(
+    def _refuse(self, *arguments: object) -> NoReturn:
+        """Raise UnsupportedError, whatever weights are asked for."""
+        raise UnsupportedError(
             "models of the family {family} run through transformers, which keeps their weights to itself",
             family=repr(self.family),
         )
+
+    embed = embed_parts = layer = outer = _refuse
 
 
 class ForeignModel(Model, frozen=True, eq=False):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import embedding
@@ -365,18 +365,9 @@ def model_of(
                 value_2="some" if fact else "none",
                 layout=weight_file.layout,
             )
-    file_settings = replace(
-        settings,
-        d_model=facts.d_model,
-        heads=facts.heads,
-        kv_heads=facts.kv_heads,
-        d_k=facts.d_k,
-        d_v=facts.d_v,
-        bias=facts.bias,
-        layer_norm=settings.layer_norm or facts.layer_norm,
-        output_projection=facts.output_projection,
-        scale=settings.scale or (weight_file.scale.spelling if weight_file.scale else None),
-    )
+    scale = settings.scale or (weight_file.scale.spelling if weight_file.scale else None)
+    around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
+    file_settings = replace(settings, **asdict(facts) | around)
     spec, notes = spec_of(file_settings), weight_file.notes
     if weight_file.scale and settings.scale is None:
         notes = (weight_file.scale.description, *notes)

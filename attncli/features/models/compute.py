@@ -517,10 +517,8 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
             if side is not None:
                 layers = sorted(layer for group in side.groups for layer in group.layers)
                 if len(layers) != side.layers or layers != list(range(len(layers))):
-                    yield (
-                        f"{name}.groups",
-                        message("not each of {layers} layers stands in one group", layers=side.layers),
-                    )
+                    what = message("not each of {layers} layers stands in one group", layers=side.layers)
+                    yield f"{name}.groups", what
 
 
 def models_document(cache: Path) -> ModelsDocument:

@@ -488,11 +488,8 @@ def _routing(experts: ExpertsPart) -> list[str]:
 
 def _estimate(estimate: EstimatePart, view: View) -> Lines:
     """What a text would take: bytes, multiply-adds, memory, seconds."""
-    parts = [
-        listing((term(name), size_words(size)), " ")
-        for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])
-        if size
-    ]
+    largest = sorted(estimate.memory.items(), key=lambda item: -item[1])
+    parts = [listing((term(name), size_words(size)), " ") for name, size in largest if size]
     tokens, layers = count_phrase(estimate.tokens, "token"), count_phrase(estimate.layers, "layer")
     title = message("a text of {tokens} through {layers}", tokens=tokens, layers=layers)
     peak = message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory))
