@@ -27,7 +27,7 @@ FIRST_HEADS = 3
 
 
 class WithRegions(Protocol):
-    """A document that tells of regions."""
+    """A document that may hold regions of its text, and what goes to each."""
 
     @property
     def tokens(self) -> list[TokenRow]:
@@ -61,11 +61,11 @@ def regions_part(document: WithRegions, view: View) -> Lines:
     columns = {
         message("region"): [region_name(document.regions[place].name, view) for place in order],
         "tokens": [f"{len(document.regions[place].tokens):,}" for place in order],
-        message("share"): [_share(part.share[place]) for place in order],
-        message("even"): [_share(part.even[place]) for place in order],
-        message("share / even"): [_ratio(part.share[place], part.even[place]) for place in order],
+        message("share"): [_percent_or_dash(part.share[place]) for place in order],
+        message("even"): [_percent_or_dash(part.even[place]) for place in order],
+        message("share / even"): [_times_text(part.share[place], part.even[place]) for place in order],
         message("most in"): [
-            "-" if head is None else f"L{head.layer}H{head.head} {_share(head.share[place])}"
+            "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.share[place])}"
             for place, head in ((place, heads[place]) for place in order)
         ],
     }
@@ -81,20 +81,23 @@ def regions_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_order(part: RegionPart) -> list[int]:
-    """The places of regions, the largest share first; those that nothing is known of last."""
+    """The numbers of regions, the largest share first; those that nothing is known of last."""
     return sorted(range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place))
 
 
 def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
+    """The head that gives a region most; None where nothing is known of any. place: the region's number."""
     heads = [head for head in part.heads if np.isfinite(head.share[place])]
     return max(heads, key=lambda head: float(head.share[place]), default=None)
 
 
-def _share(value: float) -> str:
+def _percent_or_dash(value: float) -> str:
+    """A share in percents with a digit after the point; "-" where it is unknown."""
     return percent(float(value), 1) if np.isfinite(value) else "-"
 
 
-def _ratio(value: float, even: float) -> str:
+def _times_text(value: float, even: float) -> str:
+    """How many times an even share a share is, such as `1.50`; "-" where that is unknown."""
     return f"{value / even:.2f}" if np.isfinite(value) and np.isfinite(even) and even > 0 else "-"
 
 
@@ -152,7 +155,7 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
     rows = []
     for place in order:
         heads = [
-            f"L{head.layer}H{head.head} {_share(share)} {times}{_ratio(share, head.even[place])}"
+            f"L{head.layer}H{head.head} {_percent_or_dash(share)} {times}{_times_text(share, head.even[place])}"
             for head in ranked_heads(part, place)[:FIRST_HEADS]
             for share in [head.share[place]]
         ]
@@ -185,9 +188,9 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
         [
             f"L{link.layer}H{link.head}",
             f"{names[link.query]} {arrow} {names[link.key]}",
-            _share(link.weight),
-            _share(link.even),
-            _ratio(link.weight, link.even),
+            _percent_or_dash(link.weight),
+            _percent_or_dash(link.even),
+            _times_text(link.weight, link.even),
         ]
         for link in links
     ]
@@ -207,7 +210,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     shares = [
         message(
             "{share} is in {region}",
-            share=_share(part.share[place]),
+            share=_percent_or_dash(part.share[place]),
             region=quote_text(region_name(document.regions[place].name, view), view),
         )
         for place in order[:MOST_REGIONS]
@@ -249,8 +252,8 @@ def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
                     region=quote_text(region_name(document.regions[place].name, view), view),
                     layer=head.layer,
                     head=head.head,
-                    share=_share(head.share[place]),
-                    ratio=_ratio(head.share[place], head.even[place]),
+                    share=_percent_or_dash(head.share[place]),
+                    ratio=_times_text(head.share[place], head.even[place]),
                 )
             )
     query = quoted_token(document.tokens, part.query, view)

@@ -94,7 +94,7 @@ def style() -> str:
 
 
 def metrics_of(document: ScanDocument) -> list[str]:
-    """The metrics that the page shows: no single offsets, and what taking heads away changes."""
+    """The names of a scan's metrics that its page shows: no single offsets, and what taking heads away changes."""
     if not document.heads:
         return []
     names = [name for name in document.heads[0].metrics if not name.startswith("offset")]
@@ -153,12 +153,12 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
 def density_of(documents: Sequence[ScanDocument]) -> int:
     """The place of the fullest density whose page is about as large as `BUDGET` at most."""
     for place, density in enumerate(DENSITIES):
-        if sum(map(_size, documents, [density] * len(documents))) <= BUDGET:
+        if sum(map(_page_size, documents, [density] * len(documents))) <= BUDGET:
             return place
     return len(DENSITIES) - 1
 
 
-def _size(document: ScanDocument, density: Density) -> float:
+def _page_size(document: ScanDocument, density: Density) -> float:
     """About how many bytes a page takes of a scan: numbers, examples, and each text once."""
     size = len(document.heads) * (60.0 * len(metrics_of(document)) + 70 * PAIRS + 550)
     texts: dict[tuple[int, int], int] = {}
@@ -172,8 +172,8 @@ def _size(document: ScanDocument, density: Density) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PageScan:
-    """A scan to show. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head). An example
-    without them is shown unshaded. alike: the heads most like each head, by (layer, head)."""
+    """A scan to show on a page. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head).
+    An example without them is shown unshaded. alike: the heads most like each head, by (layer, head)."""
 
     document: ScanDocument
     tokens: Mapping[tuple[int, int], Sequence[Token]]
@@ -185,18 +185,21 @@ def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = Non
     """The page. density: the place of the fullest in `DENSITIES` to try; None for what the documents' sizes tell."""
     first = density_of([scan.document for scan in scans]) if density is None else density
     for place in range(first, len(DENSITIES)):
-        page = _page(scans, lang, place)
+        page = _page_of_density(scans, lang, place)
         if len(page) <= BUDGET:
             break
     return page
 
 
-def _page(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
+def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
+    """The page with the examples of one of `DENSITIES`."""
     names = scan_names([scan.document for scan in scans])
     metrics = list(dict.fromkeys(name for scan in scans for name in metrics_of(scan.document)))
-    shared = _Shared()
+    shared = _SharedTexts()
     heads = [
-        head for number, scan in enumerate(scans) for head in _heads(scan, number, metrics, shared, DENSITIES[density])
+        head
+        for number, scan in enumerate(scans)
+        for head in _head_entries(scan, number, metrics, shared, DENSITIES[density])
     ]
     notes = [
         in_languages(warning)
@@ -210,7 +213,7 @@ def _page(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
     start = [name for name in ("distance", "previous", "sink", "entropy") if name in metrics] or metrics or ["layer"]
     meta = {
         "lang": lang, "words": words_by_language(PAGE_WORDS), "metrics": [safe(name) for name in metrics],
-        "scans": [_scan(scan.document, name) for scan, name in zip(scans, names, strict=True)], "heads": heads,
+        "scans": [_scan_entry(scan.document, name) for scan, name in zip(scans, names, strict=True)], "heads": heads,
         "texts": shared.texts, "tokens": shared.tokens, "letters": LETTERS, "notes": notes,
         "start": [safe(start[0]), safe(start[1] if len(start) > 1 else start[0])],
     }  # fmt: skip
@@ -238,7 +241,8 @@ def scan_names(documents: Sequence[ScanDocument]) -> list[str]:
     return names
 
 
-def _scan(document: ScanDocument, name: str) -> dict[str, Any]:
+def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
+    """A scan as the page's script knows it, without its heads."""
     by_layer: dict[int, int] = {}
     for head in document.heads:
         by_layer[head.layer] = by_layer.get(head.layer, 0) + 1
@@ -248,7 +252,7 @@ def _scan(document: ScanDocument, name: str) -> dict[str, Any]:
         "layers": [
             [
                 layer.layer, page_number(layer.massive.mean_texts), *map(page_number, layer.massive.ci95 or (None, None)),
-                _share(layer.share, layer.share_ci95),
+                _share_with_interval(layer.share, layer.share_ci95),
             ]
             for layer in document.layers or ()
         ],
@@ -269,7 +273,7 @@ def tails(paths: Sequence[str]) -> list[str]:
     return ["/".join(path.parts[shared:]) for path in parsed]
 
 
-class _Shared:
+class _SharedTexts:
     """What all heads of a page refer to, once each: texts, tokens. is_bare: whether a text comes without its tokens."""
 
     def __init__(self) -> None:
@@ -280,6 +284,7 @@ class _Shared:
         self.is_bare = False
 
     def text(self, scan: PageScan, number: int, files: Sequence[str], example: PageExample) -> int:
+        """The number of an example's text, kept once. number: the scan's; files: what its files are called."""
         key = (number, example.file, example.line)
         if key not in self._text_places:
             self._text_places[key] = len(self.texts)
@@ -292,6 +297,7 @@ class _Shared:
         return self._text_places[key]
 
     def token(self, text: str) -> int:
+        """The number of a token's label, kept once."""
         shown = label(text)
         if shown not in self._token_places:
             self._token_places[shown] = len(self.tokens)
@@ -314,21 +320,22 @@ def page_number(value: float | None) -> float | None:
     return near
 
 
-def _tenth(value: float | None) -> float | None:
+def _one_digit(value: float | None) -> float | None:
     """A number with the one digit that screens and the page show of it."""
     return None if value is None else round(value, 1)
 
 
-def _share(share: float | None, between: Sequence[float] | None) -> str | None:
+def _share_with_interval(share: float | None, between: Sequence[float] | None) -> str | None:
     """A share in percents, with its interval, as screens write it."""
     if share is None:
         return None
     return percent(share) if between is None else f"{percent(share)} ({100 * between[0]:.0f} – {100 * between[1]:.0f})"
 
 
-def _heads(
-    scan: PageScan, number: int, metrics: Sequence[str], shared: _Shared, density: Density
+def _head_entries(
+    scan: PageScan, number: int, metrics: Sequence[str], shared: _SharedTexts, density: Density
 ) -> Iterator[dict[str, Any]]:
+    """Each head of a scan as the page's script knows it. number: the scan's; metrics: of all scans."""
     document = scan.document
     files = tails(document.plan.corpus)
     for head in document.heads:
@@ -344,15 +351,17 @@ def _heads(
                 packed_looks.append((text, query, "".join(LETTERS[percent] for percent in percents)))
             examples.setdefault(example.metric, []).append((example.stratum, page_number(example.value), looks[text]))
         yield {
-            "s": number, "l": head.layer, "h": head.head, "m": [_numbers(head, name) for name in metrics],
-            "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _labels(head),
-            "a": _alike(scan.alike.get((head.layer, head.head))),
-            "k": [] if head.links is UNSET else [_link(link, document, shared) for link in head.links[:PAIRS]],
-            "y": _why(head),
+            "s": number, "l": head.layer, "h": head.head, "m": [_metric_numbers(head, name) for name in metrics],
+            "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _label_entries(head),
+            "a": _alike_entry(scan.alike.get((head.layer, head.head))),
+            "k": [] if head.links is UNSET else [_link_entry(link, document, shared) for link in head.links[:PAIRS]],
+            "y": _why_entry(head),
         }  # fmt: skip
 
 
-def _numbers(head: ScanHead, name: str) -> list[float | None] | None:
+def _metric_numbers(head: ScanHead, name: str) -> list[float | None] | None:
+    """A metric's mean over texts, its interval, its mean over rows, deviation, median and baseline; None for a head
+    without it."""
     metric = head.metrics.get(name)
     if isinstance(metric, ScanMetric):
         low, high = metric.ci95 or (None, None)
@@ -365,11 +374,12 @@ def _numbers(head: ScanHead, name: str) -> list[float | None] | None:
     return [page_number(value) for value in every]
 
 
-def _labels(head: ScanHead) -> list[list[Any]]:
+def _label_entries(head: ScanHead) -> list[list[Any]]:
+    """The labels that a head has earned, or nearly: name, score, interval, share of texts, and whether it is earned."""
     return [
         [
             f"{metric.name} {metric.detail}" if metric.detail else metric.name, page_number(metric.score),
-            *map(page_number, metric.ci95 or (None, None)), _share(metric.texts, metric.texts_ci95),
+            *map(page_number, metric.ci95 or (None, None)), _share_with_interval(metric.texts, metric.texts_ci95),
             int(metric.borderline), int(metric.earned), metric.threshold,
         ]
         for metric in head.labels
@@ -377,7 +387,7 @@ def _labels(head: ScanHead) -> list[list[Any]]:
     ]  # fmt: skip
 
 
-def _why(head: ScanHead) -> dict[str, Any] | None:
+def _why_entry(head: ScanHead) -> dict[str, Any] | None:
     """Why a head looks where it looks most: the largest parts of either side, with their shares and intervals."""
     if not isinstance(head.why, ScanWhy):
         return None
@@ -396,7 +406,8 @@ def _why(head: ScanHead) -> dict[str, Any] | None:
     return {"texts": f"{head.why.texts:,}", "advantage": page_number(head.why.advantage), "sides": sides}
 
 
-def _alike(alike: AlikeHeads | None) -> list[Any] | None:
+def _alike_entry(alike: AlikeHeads | None) -> list[Any] | None:
+    """The heads most like a head, by what they do and by their weights, with their distances."""
     if alike is None:
         return None
     sides = [
@@ -405,9 +416,10 @@ def _alike(alike: AlikeHeads | None) -> list[Any] | None:
     return [alike.texts, *sides, page_number(alike.chance)]
 
 
-def _link(link: FrequentLink, document: ScanDocument, shared: _Shared) -> list[Any]:
+def _link_entry(link: FrequentLink, document: ScanDocument, shared: _SharedTexts) -> list[Any]:
+    """A pair of tokens that a head links often, with its counts."""
     return [
-        shared.token(link.query.text), shared.token(link.key.text), link.links, link.most, _tenth(link.chance),
-        _tenth(link.lift), *map(_tenth, link.lift_ci95 or (None, None)),
+        shared.token(link.query.text), shared.token(link.key.text), link.links, link.most, _one_digit(link.chance),
+        _one_digit(link.lift), *map(_one_digit, link.lift_ci95 or (None, None)),
         percent(link.texts / max(document.done.texts, 1)),
     ]  # fmt: skip

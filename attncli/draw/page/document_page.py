@@ -97,19 +97,19 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
     head = page_head(lang, title, script(), style(), policy="img-src data:; ")
     page = SKELETON.format(
         name=name, line=safe_html(line[:400]), version=__version__, meta=as_json(meta), script=script(),
-        sections="\n".join(_section(document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang) for spoken in languages()),
+        sections="\n".join(_language_section(document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang) for spoken in languages()),
         table=table,
     )  # fmt: skip
     return (head + page).encode()
 
 
 def table_part(document: Document) -> tuple[str, dict[str, Message]]:
-    """A document's table, to be opened and taken along, and the words beside it."""
+    """A document's table as HTML, to be opened and taken along, and the words beside it by their names."""
     rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
     columns, body = (rows[0], rows[1:]) if rows else ((), [])
     table = TABLE.format(
         columns="".join(f'<th scope="col">{safe_html(str(column))}</th>' for column in columns),
-        rows="\n".join(map(_row, body[:MOST_ROWS])),
+        rows="\n".join(map(_table_row, body[:MOST_ROWS])),
         cut=CUT if len(body) > MOST_ROWS else "",
     )
     return table, table_words(min(len(body), MOST_ROWS))
@@ -118,7 +118,7 @@ def table_part(document: Document) -> tuple[str, dict[str, Message]]:
 def screen_part(document: Document, view: View) -> str:
     """What the terminal shows of a document, without the answer at its end: the page begins with that."""
     screen = screen_of(document.schema).screen
-    rows = _without_end(screen(document, view), screen(document, dataclasses.replace(view, brief=True)))
+    rows = _without_answer(screen(document, view), screen(document, dataclasses.replace(view, brief=True)))
     return SCREEN.format(label=safe_html(say(view, "what the terminal shows")), text=_preformatted(even_bars(rows)))
 
 
@@ -151,7 +151,7 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
             return value
 
 
-def _section(document: Document, view: View, *, hidden: bool) -> str:
+def _language_section(document: Document, view: View, *, hidden: bool) -> str:
     """What the page says in the view's language: the answer, the figure and the screen."""
     screen = screen_of(document.schema).screen
     answer = screen(document, dataclasses.replace(view, width=WIDTH * 40, brief=True, color=True))
@@ -163,7 +163,7 @@ def _section(document: Document, view: View, *, hidden: bool) -> str:
     )  # fmt: skip
 
 
-def _without_end(screen: Lines, answer: Lines) -> Lines:
+def _without_answer(screen: Lines, answer: Lines) -> Lines:
     """A screen without the answer that it ends with: the page begins with that."""
     rows, end = ([Lines((row,)).plain.rstrip() for row in lines.rows] for lines in (screen, answer))
     return Lines(screen.rows[: -len(end)]) if end and rows[-len(end) :] == end else screen
@@ -207,32 +207,34 @@ def _row_of_pieces(row: Line) -> str:
     for text, style in row:
         cuts = [place, *(at for at in sorted(ends) if place < at < place + len(text)), place + len(text)]
         parts = [ends.get(a, "") + safe_html(line[a:b]) for a, b in pairwise(cuts)]
-        spans.append(_marked("".join(parts), text, style))
+        spans.append(_marked_span("".join(parts), text, style))
         place += len(text)
     return "".join(spans).rstrip() + ends.get(place, "")
 
 
-def _marked(content: str, text: str, style: str) -> str:
+def _marked_span(content: str, text: str, style: str) -> str:
+    """HTML of a text in its style; the HTML itself for a style that needs no mark. content: the text, escaped."""
     if " on " in style and text.strip():
-        return f'<mark class="t{_shade(style)}">{content}</mark>'
+        return f'<mark class="t{_tint_step(style)}">{content}</mark>'
     if "bold" in style.split():
         return f"<b>{content}</b>"
     return f'<span class="quiet">{content}</span>' if style == FAINT and text.strip() else content
 
 
 @cache
-def _shade(style: str) -> int:
-    """Of a tint of the terminal the step from 1 to 8 that is nearest to its share."""
-    return min(range(1, 9), key=lambda step: abs(_light(tint((step - 0.5) / 8, View())) - _light(style)))
+def _tint_step(style: str) -> int:
+    """The step from 1 to 8 whose tint is nearest to this tint of the terminal."""
+    return min(range(1, 9), key=lambda step: abs(_lightness(tint((step - 0.5) / 8, View())) - _lightness(style)))
 
 
-def _light(style: str) -> int:
+def _lightness(style: str) -> int:
     """How light the ground of a tint is: it grows with the share."""
     ground = style.rpartition("#")[2]
     return sum(bytes.fromhex(ground))
 
 
-def _row(cells: Sequence[object]) -> str:
+def _table_row(cells: Sequence[object]) -> str:
+    """A row of the document's table in HTML."""
     texts = ["" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells]
     first, *rest = [safe_html(text) for text in texts]
     return f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{text}</td>" for text in rest) + "</tr>"

@@ -70,6 +70,7 @@ def write_site(
     files_written = []
 
     def write(name: str, data: bytes) -> None:
+        """Write one file of the site."""
         with atomic_writer(folder / name) as stream:
             stream.write(data)
         files_written.append(folder / name)
@@ -81,7 +82,7 @@ def write_site(
         write(f"{name}.json", msgspec.json.encode(published(page_scan.document), enc_hook=str))
     if len(scans) > 1:
         write(TOGETHER, scan_page(page_scans, lang=lang, density=density))
-    write(INDEX, _index(scans, names, files, lang))
+    write(INDEX, _index_page(scans, names, files, lang))
     return files_written
 
 
@@ -113,7 +114,8 @@ def _file_names(names: Sequence[str]) -> list[str]:
     return files
 
 
-def _index(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str) -> bytes:
+def _index_page(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str) -> bytes:
+    """The page that lists the scans of a site. names: what they are called; files: where their pages are."""
     from attncli.version import __version__
 
     columns = (message("scan"), message("texts"), message("heads"), message("with a label"), message("numbers"))

@@ -58,7 +58,7 @@ SKELETON = """\
 
 @dataclass(frozen=True, eq=False)
 class StepsPage:
-    """A page to write.
+    """A page to write: a slider over steps, such as those of a training.
 
     title, line: what was trained. tokens: of the text that the maps are of. heads: layer and head of each. steps: of
     the curve, ascending. lines: by name, a number at each of these steps, None where there is none; the first is what
@@ -154,5 +154,5 @@ def _first_head(page: StepsPage) -> int:
 
 
 def _rounded(values: Sequence[float | None]) -> list[float | None]:
-    """Four digits, which is more than a page shows."""
+    """Numbers with four digits, which is more than a page shows; None stays."""
     return [None if value is None or not np.isfinite(value) else float(f"{value:.4g}") for value in values]

@@ -201,7 +201,11 @@ class _WholeRun:
         """Run the text, and the answer's tokens but the last after it."""
         model = self._model
         for trace in model.trace(
-            tokens, keep=("weights",), rows=rows, on_block=_watch(model, len(tokens), progress, self._take), idle=True
+            tokens,
+            keep=("weights",),
+            rows=rows,
+            on_block=_block_handler(model, len(tokens), progress, self._take),
+            idle=True,
         ):
             if trace.layer in self.layers:
                 vectors = (trace.stages["q"], trace.stages["k"])
@@ -253,7 +257,7 @@ class _WholeRun:
         """What the last token gives each region, the mean over heads."""
         if not self._regions:
             return UNSET
-        return [_number(value) for value in np.concatenate(self._shares, 1).mean(1)]
+        return [_finite_or_none(value) for value in np.concatenate(self._shares, 1).mean(1)]
 
     def bytes_of(self, place: int | None) -> int:
         """Bytes of the keys and values that a policy keeps; None for all that are seen."""
@@ -262,12 +266,12 @@ class _WholeRun:
     def kept(self, place: int) -> float | None:
         """What a policy keeps of what the last token looks at, the mean over heads."""
         values = np.concatenate(self._kept[place])
-        return _number(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
+        return _finite_or_none(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
         """The same, head by head."""
         return [
-            HeadKept(layer=layer, head=head, kept=_number(value))
+            HeadKept(layer=layer, head=head, kept=_finite_or_none(value))
             for layer, values in zip(self.layers, self._kept[place], strict=True)
             for head, value in enumerate(values.tolist())
         ]
@@ -280,7 +284,7 @@ class _WholeRun:
         left = np.concatenate(self._region_kept[place], 1).sum(1)
         keys = np.concatenate(self._region_keys[place], 1).mean(1)
         return [
-            RegionKept(kept=_number(part / whole) if whole > 0 else None, keys=float(share))
+            RegionKept(kept=_finite_or_none(part / whole) if whole > 0 else None, keys=float(share))
             for part, whole, share in zip(left, total, keys, strict=True)
         ]
 
@@ -299,12 +303,14 @@ def _policy_run(
     errors: dict[int, float | None] = {}  # by the layer that attends; those after it that do not count with it
     logprob = None
     attends = 0
-    for trace in forgetting.trace(tokens, keep=(), rows=rows, on_block=_watch(model, len(tokens), progress), idle=True):
+    for trace in forgetting.trace(
+        tokens, keep=(), rows=rows, on_block=_block_handler(model, len(tokens), progress), idle=True
+    ):
         vector = np.asarray(model.backend.numpy(trace.after[count - 1]), np.float64)
         own = whole.vectors[trace.layer]
         length = float(np.linalg.norm(own))
         attends = trace.layer if trace.layer in whole.layers else attends
-        errors[attends] = _number(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
+        errors[attends] = _finite_or_none(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
         if trace.layer == len(model.spec.blocks) - 1:
             _, logprob = _answer_logprob(model, trace.after[count - 1 :], whole.answer)
     return PolicyRun([errors[layer] for layer in whole.layers], logprob)
@@ -331,16 +337,16 @@ def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[i
         return [], None
     scores = np.asarray(model.backend.numpy(model.logits(after)), np.float64)
     answer = answer or [first_choice(model, scores)]
-    return answer, _number(sum_logprob(scores, answer))
+    return answer, _finite_or_none(sum_logprob(scores, answer))
 
 
-def _watch(
+def _block_handler(
     model: Model,
     count: int,
     progress: Callable[[float], None],
     take: Callable[[int, RowBlock], None] = lambda layer, block: None,
 ) -> Callable[[int, str, RowBlock], None]:
-    """What takes a run's blocks and tells how far it is. count: tokens in all."""
+    """What is called with each block of a run's rows and tells how far the run is. count: tokens in all."""
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
@@ -366,5 +372,6 @@ def _refuse_two_sided(model: Model) -> None:
     )
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
+    """The number; None where it is not finite."""
     return float(value) if np.isfinite(value) else None

@@ -29,31 +29,32 @@ def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
     """A line for each policy as a table for `--plain`, its first row the names of the columns."""
     yield ("policy", "budget", "kept", "least", "error", "logprob", "change", "bytes", "saved")
     for policy in document.policies:
-        least = _least(policy)
+        least = _least_kept_head(policy)
         yield (
             policy.policy, policy.budget, policy.kept, None if least is None else least.kept, _last_error(policy),
             policy.logprob, policy.change, policy.bytes, policy.saved,
         )  # fmt: skip
 
 
-def _policies(document: CacheDocument, view: View) -> Lines:
+def _policy_table(document: CacheDocument, view: View) -> Lines:
+    """A row for each policy: what it keeps, what it changes and what it saves."""
     policies = document.policies
-    least = [_least(policy) for policy in policies]
+    least = [_least_kept_head(policy) for policy in policies]
     columns: dict[str, list[str]] = {
         message("policy"): [policy.policy for policy in policies],
-        message("kept"): [_share(policy.kept) for policy in policies],
+        message("kept"): [_percent_or_dash(policy.kept) for policy in policies],
         message("least in"): [
-            "-" if head is None else f"L{head.layer}H{head.head} {_share(head.kept)}" for head in least
+            "-" if head is None else f"L{head.layer}H{head.head} {_percent_or_dash(head.kept)}" for head in least
         ],
-        message("error"): [_fixed(_last_error(policy)) for policy in policies],
-        message("log probability"): [_fixed(policy.change, signed=True) for policy in policies],
+        message("error"): [_fixed_or_dash(_last_error(policy)) for policy in policies],
+        message("log probability"): [_fixed_or_dash(policy.change, signed=True) for policy in policies],
         message("cache"): [size_words(policy.bytes) for policy in policies],
         message("saved"): [percent(policy.saved) for policy in policies],
     }
     if document.logprob is None:
         del columns[message("log probability")]
     for name in (message("least in"), message("cache")):
-        if _width(columns) > view.width:
+        if _table_width(columns) > view.width:
             del columns[name]
     note = message(
         "kept: of what the last token looks at, the mean over heads; error: of its vector after the last layer; "
@@ -71,18 +72,19 @@ def _policies(document: CacheDocument, view: View) -> Lines:
     )
 
 
-def _width(columns: dict[str, list[str]]) -> int:
+def _table_width(columns: dict[str, list[str]]) -> int:
+    """Cells of a line of a table of these columns."""
     return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
-def _by_policy(
+def _table_by_policy(
     document: CacheDocument, view: View, names: dict[str, list[str]], values: Sequence[list[str]], title: str, note: str
 ) -> Lines:
     """A table with a column for each policy, as many as fit. names: the columns before them. values: by policy."""
     columns = dict(names)
     shown = 0
     for policy, column in zip(document.policies, values, strict=True):
-        if shown and not view.full and _width({**columns, policy.policy: column}) > view.width:
+        if shown and not view.full and _table_width({**columns, policy.policy: column}) > view.width:
             break
         columns[policy.policy] = column
         shown += 1
@@ -99,35 +101,36 @@ def _by_policy(
     return stack(body, remark(more if shown < count else "", view))
 
 
-def _layers(document: CacheDocument, view: View) -> Lines:
-    return _by_policy(
+def _layer_errors(document: CacheDocument, view: View) -> Lines:
+    """The error of the last token's vector after each layer, a column for each policy."""
+    return _table_by_policy(
         document,
         view,
         {"layer": [str(layer) for layer in document.cached_layers]},
-        [[_fixed(error) for error in policy.errors] for policy in document.policies],
+        [[_fixed_or_dash(error) for error in policy.errors] for policy in document.policies],
         message("error after each layer"),
         message("of the last token's vector, beside its length with every key"),
     )
 
 
-def _regions(document: CacheDocument, view: View) -> Lines:
+def _region_shares(document: CacheDocument, view: View) -> Lines:
     if document.regions is UNSET or document.shares is UNSET:
         return Lines()
-    return _by_policy(
+    return _table_by_policy(
         document,
         view,
         {
             message("region"): [region_name(region.name, view) for region in document.regions],
             "tokens": [f"{len(region.tokens):,}" for region in document.regions],
-            message("share"): [_share(share) for share in document.shares],
+            message("share"): [_percent_or_dash(share) for share in document.shares],
         },
-        [[_share(region.kept) for region in policy.regions or ()] for policy in document.policies],
+        [[_percent_or_dash(region.kept) for region in policy.regions or ()] for policy in document.policies],
         message("what is left of each region"),
         message("share: of what the last token looks at; then how much of that is still in the cache"),
     )
 
 
-def _heads(document: CacheDocument, view: View) -> Lines:
+def _losing_heads(document: CacheDocument, view: View) -> Lines:
     """The heads that lose most, on average over the policies."""
     values = np.array(
         [[np.nan if head.kept is None else head.kept for head in policy.heads] for policy in document.policies]
@@ -138,11 +141,11 @@ def _heads(document: CacheDocument, view: View) -> Lines:
     )
     shown = order if view.full else order[: view.top]
     heads = document.policies[0].heads
-    return _by_policy(
+    return _table_by_policy(
         document,
         view,
         {message("head"): [f"L{heads[place].layer}H{heads[place].head}" for place in shown]},
-        [[_share(policy.heads[place].kept) for place in shown] for policy in document.policies],
+        [[_percent_or_dash(policy.heads[place].kept) for place in shown] for policy in document.policies],
         message("heads that lose most"),
         message("how much of what the last token looks at is still in the cache"),
     )
@@ -156,8 +159,8 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
     rivals = [policy for policy in document.policies if policy.budget == budget and policy.kept is not None]
     if rivals:
         answer_sentences.append(say(view, _kept_sentence(budget, rivals)))
-    answer_sentences += _answer_change(document, rivals, view)
-    answer_sentences += _region_loss(document, rivals, view)
+    answer_sentences += _answer_change_sentences(document, rivals, view)
+    answer_sentences += _region_sentences(document, rivals, view)
     saving = next(policy for policy in document.policies if policy.budget == budget)
     answer_sentences.append(
         say(view, "It saves {saved} of the memory of keys and values.", saved=percent(saving.saved))
@@ -167,10 +170,10 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
 
 def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     """Which policies of one budget keep most and least; those that are told with the same number are named together."""
-    shares = {policy.policy: _share(policy.kept) for policy in rivals}
-    most, least = (shares[pick(rivals, key=_kept).policy] for pick in (max, min))
+    shares = {policy.policy: _percent_or_dash(policy.kept) for policy in rivals}
+    most, least = (shares[pick(rivals, key=_kept_share).policy] for pick in (max, min))
     best, worst = (
-        _names([policy for policy in rivals if shares[policy.policy] == end], rivals) for end in (most, least)
+        _joined_names([policy for policy in rivals if shares[policy.policy] == end], rivals) for end in (most, least)
     )
     if most == least:
         return plural(
@@ -193,13 +196,14 @@ def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
     )
 
 
-def _answer_change(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+def _answer_change_sentences(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+    """How far the answer's log probability changes under the policies of one budget."""
     changed = [policy for policy in rivals if policy.change is not None]
     if not changed or document.logprob is None:
         return []
     text = quote_text("".join(token.text for token in document.target), view)
     least, most = (choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max))
-    changes = {policy.policy: _fixed(policy.change, signed=True) for policy in changed}
+    changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
     if abs(most.change or 0.0) <= LITTLE:
         return [say(view, "The log probability of {answer} changes by less than 0.01 with each of them.", answer=text)]
     if len(changed) == 1:
@@ -209,7 +213,7 @@ def _answer_change(document: CacheDocument, rivals: Sequence[CachePolicy], view:
                 "The log probability of {answer} changes by {change}: its probability is {share}, "
                 "{whole} with every key.",
                 answer=text,
-                change=_fixed(most.change, signed=True),
+                change=_fixed_or_dash(most.change, signed=True),
                 share=percent(exp(most.logprob or 0.0), 1),
                 whole=percent(exp(document.logprob), 1),
             )
@@ -229,15 +233,19 @@ def _answer_change(document: CacheDocument, rivals: Sequence[CachePolicy], view:
             "The log probability of {answer} changes least with {least}, by {least_change}, and most with {most}, by "
             "{most_change}.",
             answer=text,
-            least=_names([policy for policy in changed if changes[policy.policy] == changes[least.policy]], rivals),
+            least=_joined_names(
+                [policy for policy in changed if changes[policy.policy] == changes[least.policy]], rivals
+            ),
             least_change=changes[least.policy],
-            most=_names([policy for policy in changed if changes[policy.policy] == changes[most.policy]], rivals),
+            most=_joined_names(
+                [policy for policy in changed if changes[policy.policy] == changes[most.policy]], rivals
+            ),
             most_change=changes[most.policy],
         )
     ]
 
 
-def _region_loss(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+def _region_sentences(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
     """Which region each policy keeps least of."""
     if document.regions is UNSET:
         return []
@@ -251,13 +259,14 @@ def _region_loss(document: CacheDocument, rivals: Sequence[CachePolicy], view: V
                     "{region} with {policy} ({kept})",
                     policy=_short_name(policy, rivals),
                     region=quote_text(region_name(document.regions[place].name, view), view),
-                    kept=_share(left[place]),
+                    kept=_percent_or_dash(left[place]),
                 )
             )
     return [say(view, "Of the regions least is kept: {parts}.", parts=listing(parts))] if parts else []
 
 
-def _names(policies: Sequence[CachePolicy], rivals: Sequence[CachePolicy]) -> Message:
+def _joined_names(policies: Sequence[CachePolicy], rivals: Sequence[CachePolicy]) -> Message:
+    """The short names of some policies, joined by "and". rivals: all that they are told apart from."""
     return choice([_short_name(policy, rivals) for policy in policies], last=" and ")
 
 
@@ -268,41 +277,48 @@ def _short_name(policy: CachePolicy, rivals: Sequence[CachePolicy]) -> str:
     return kind if kinds.count(kind) == 1 else policy.policy
 
 
-def _answer(document: CacheDocument, view: View) -> Lines:
+def _answer_lines(document: CacheDocument, view: View) -> Lines:
+    """The answer in words, as lines."""
     return sentences(cache_sentences(document, view), view)
 
 
-def _is_short(document: CacheDocument, view: View) -> bool:
+def _has_few_tokens(document: CacheDocument, view: View) -> bool:
+    """Whether the text is so short that its tokens are shown unasked."""
     return len(document.tokens) <= SHORT
 
 
-def _least(policy: CachePolicy) -> HeadKept | None:
+def _least_kept_head(policy: CachePolicy) -> HeadKept | None:
+    """The head of which a policy keeps least; None where nothing is known of any."""
     heads = [head for head in policy.heads if head.kept is not None]
     return min(heads, key=lambda head: head.kept or 0.0, default=None)
 
 
 def _last_error(policy: CachePolicy) -> float | None:
+    """The error of the last token's vector after the last layer; None without layers."""
     return policy.errors[-1] if policy.errors else None
 
 
-def _kept(policy: CachePolicy) -> float:
+def _kept_share(policy: CachePolicy) -> float:
+    """What a policy keeps, 0 to 1; 0 where it is not known."""
     return policy.kept or 0.0
 
 
-def _share(value: float | None) -> str:
+def _percent_or_dash(value: float | None) -> str:
+    """A share in percents with a digit after the point; "-" for None."""
     return "-" if value is None else percent(value, 1)
 
 
-def _fixed(value: float | None, *, signed: bool = False) -> str:
+def _fixed_or_dash(value: float | None, *, signed: bool = False) -> str:
+    """A number with three digits after the point; "-" for None."""
     return "-" if value is None else f"{value:+z.3f}" if signed else f"{value:z.3f}"
 
 
 CACHE_PARTS: Parts[CacheDocument] = (
     ScreenPart("header", header),
-    ScreenPart("tokens", shown_tokens, _is_short),
-    ScreenPart("policies", _policies),
-    ScreenPart("layers", _layers, never),
-    ScreenPart("regions", _regions),
-    ScreenPart("heads", _heads),
-    ScreenPart("answer", _answer),
+    ScreenPart("tokens", shown_tokens, _has_few_tokens),
+    ScreenPart("policies", _policy_table),
+    ScreenPart("layers", _layer_errors, never),
+    ScreenPart("regions", _region_shares),
+    ScreenPart("heads", _losing_heads),
+    ScreenPart("answer", _answer_lines),
 )

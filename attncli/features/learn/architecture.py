@@ -82,7 +82,7 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     stream = width if architecture.residual else 2 * width  # without a residual: what enters beside what is mixed
     both_ways = looks_ahead(architecture.mask)
     group = {"rope": "rope", "alibi": "alibi"}.get(position, "both ways" if both_ways else "table")
-    window = _window(architecture.mask)
+    window = _window_size(architecture.mask)
     kind = TRAINED["window" if window is not None and group == "table" else group]
     rows = longest if position == "learned" else max(longest, ROOM)
     inner = 4 * stream if architecture.mlp else 1
@@ -112,7 +112,11 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     if not architecture.mlp:
         block = without_feed_forward(block)
     spec = replace(base, blocks=(block,) * architecture.layers, head=Head(tied=False))
-    fixed = {} if position in ("learned", "rope", "alibi") else {"positions.weight": _positions(position, rows, stream)}
+    fixed = (
+        {}
+        if position in ("learned", "rope", "alibi")
+        else {"positions.weight": _fixed_positions(position, rows, stream)}
+    )
     if not architecture.residual and "positions.weight" in fixed:
         fixed["positions.weight"] = fixed["positions.weight"] * (np.arange(stream) < width)
     return SmallModel(
@@ -122,7 +126,7 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
         class_name,
         scale / own.scale,
         fixed,
-        {} if architecture.residual else _masks(spec, width),
+        {} if architecture.residual else _stream_halves(spec, width),
         architecture,
     )
 
@@ -184,20 +188,20 @@ def looks_ahead(mask: Mask) -> bool:
     return bool((visible(mask, i, j, keys=ROOM, backend=backend) & (j > i)).any())
 
 
-def _window(mask: Mask) -> int | None:
+def _window_size(mask: Mask) -> int | None:
     """How many keys a query sees under a mask that is a window over itself and what is before it; None for others."""
     return mask.left + 1 if isinstance(mask, Window) and mask.right == 0 and mask.left is not None else None
 
 
-def _positions(position: str, rows: int, width: int) -> Floats:
-    """A table of positions that nothing learns."""
+def _fixed_positions(position: str, rows: int, width: int) -> Floats:
+    """A table of positions that nothing learns, float32 [row, width]: sinusoidal, or 0."""
     table = sinusoidal(np.arange(rows), width) if position == "sinusoidal" else np.zeros((rows, width))
     return table.astype(np.float32)
 
 
-def _masks(spec: Spec, width: int) -> dict[str, Floats]:
-    """What stays 0 where there is no residual: tokens enter in the first half of the stream, attention reads that half
-    and writes the other, and the head reads what it wrote."""
+def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
+    """Factors of 0 and 1 by role for a model without a residual: tokens enter in the first half of the stream,
+    attention reads that half and writes the other, and the output layer reads what it wrote."""
     entering = (np.arange(spec.d_model) < width).astype(np.float32)
     masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": 1 - entering}
     masks |= {"embed.norm.weight": entering, "embed.norm.bias": entering}

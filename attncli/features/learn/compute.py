@@ -101,7 +101,7 @@ class LearnRequest(Struct, frozen=True):
                 expected=listing(Architecture.__struct_fields__),
             )
         return cls(
-            _task_of(kind, text, query, target, note),
+            _make_task(kind, text, query, target, note),
             replace(kind.architecture, **options),
             tuple(range(seed, seed + seeds)),
             steps or kind.steps,
@@ -110,7 +110,7 @@ class LearnRequest(Struct, frozen=True):
         )
 
 
-def _task_of(
+def _make_task(
     kind: type[Task], text: str | None, query: str | None, target: str | None, note: Callable[[str], None]
 ) -> Task:
     """A task, made of the text that it takes. Raises UsageError, InputError."""
@@ -149,7 +149,7 @@ def _task_of(
 
 
 class Moment(Struct, frozen=True, eq=False):
-    """How a model is after so many steps.
+    """The loss, the scores and the maps of a model after so many steps.
 
     loss: on the test texts. scores: [layer, head] by name, on the same. weights: in the example, [layer, head, query,
     key].
@@ -162,7 +162,8 @@ class Moment(Struct, frozen=True, eq=False):
 
 
 class Lesson(Struct, frozen=True, eq=False):
-    """One seed's training: its moments in order, the model as it ended, and copies of its weights on the way.
+    """One seed's training: its moments in order, the trainer with the model as it ended, and copies of its weights on
+    the way.
 
     interrupted: whether Ctrl-C ended it.
     """
@@ -280,7 +281,7 @@ def learn(
         runs.append(_seed_run(request, lesson_of_seed, seed))
         if lesson_of_seed.interrupted or runs[-1].steps < request.steps:
             break
-    document = _document(request, lesson, runs)
+    document = _learn_document(request, lesson, runs)
     if save is None or not keep():
         return document
     folders = []
@@ -328,11 +329,11 @@ def train(
     try:
         record()
         if 0 in copied:
-            copies.append((0, _copy(trainer)))
+            copies.append((0, _copy_weights(trainer)))
         for step in range(1, steps + 1):
             trainer.step(task.draw(seed, f"step {step}", request.batch))
             if step in copied:
-                copies.append((step, _copy(trainer)))
+                copies.append((step, _copy_weights(trainer)))
             over = is_over()
             if over or step % every == 0 or step == steps or (points > 1 and step & (step - 1) == 0):
                 record()
@@ -361,7 +362,8 @@ def snapshot_steps(steps: int, count: int) -> list[int]:
     return [0, *sorted(inner)]
 
 
-def _copy(trainer: Trainer) -> Mapping[str, Floats]:
+def _copy_weights(trainer: Trainer) -> Mapping[str, Floats]:
+    """The weights of a model in training as they are now, by role."""
     return {name: array.copy() for name, array in trainer.arrays.items()}
 
 
@@ -383,7 +385,7 @@ def checkpoint_parts(
             if model.score_factor != 1 and f"attn.q{suffix}" in roles:
                 roles[f"attn.q{suffix}"] = roles[f"attn.q{suffix}"] * np.float32(model.score_factor)
         if block.mlp is None:
-            roles |= _no_feed_forward(roles, width, _inner(model))
+            roles |= _idle_feed_forward(roles, width, _feed_forward_width(model))
         layers.append(roles)
     task = request.task
     return CheckpointParts(
@@ -399,7 +401,7 @@ def checkpoint_parts(
     )
 
 
-def _inner(model: SmallModel) -> int:
+def _feed_forward_width(model: SmallModel) -> int:
     """The width of the feed-forward part that the family's config asks for."""
     from attncli.mechanism.spec import Mlp
     from attncli.models.config import Config
@@ -412,7 +414,7 @@ def _inner(model: SmallModel) -> int:
     return part.width
 
 
-def _no_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> dict[str, Floats]:
+def _idle_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> dict[str, Floats]:
     """The roles of a feed-forward part that adds 0, norms included."""
     added: dict[str, Floats] = {
         "mlp.up.weight": np.zeros((inner, width), np.float32),
@@ -431,7 +433,8 @@ def _no_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> dic
 # The document.
 
 
-def _document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) -> LearnDocument:
+def _learn_document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) -> LearnDocument:
+    """The `attn.learn/1` document of the first seed and of how all of them ended."""
     task, model, moments = request.task, lesson.trainer.model, lesson.moments
     seed, last = request.seeds[0], lesson.moments[-1]
     backend = numpy_backend("float32")
@@ -449,7 +452,7 @@ def _document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) ->
         batch=request.batch,
         learning_rate=request.rate,
         tested_apart=task.tested_apart,
-        example=_example(task, lesson.test),
+        example=_example_part(task, lesson.test),
         steps=last.step,
         planned=request.steps,
         loss=last.loss,
@@ -459,13 +462,13 @@ def _document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) ->
         formed=runs[0].formed,
         forms=list(task.forms),
         curve=[CurvePoint(step=moment.step, loss=moment.loss) for moment in moments],
-        heads=_heads(task, model, lesson),
+        heads=_learned_heads(task, model, lesson),
         maps=[
             WeightMap(step=moment.step, weights=moment.weights)
             for moment in moments
             if moment.step & (moment.step - 1) == 0 or moment is last
         ],
-        ablation=_removal(lesson),
+        ablation=_losses_without_heads(lesson),
         runs=list(runs),
         saved=None,
         snapshots=[],
@@ -473,7 +476,8 @@ def _document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) ->
     )
 
 
-def _example(task: Task, test: Batch) -> Example:
+def _example_part(task: Task, test: Batch) -> Example:
+    """The first of the texts that a task is tested on, as words."""
     words = (*task.words, UNKNOWN)
     ids, targets = test.ids[0].tolist(), test.targets[0].tolist()
     return Example(
@@ -483,7 +487,7 @@ def _example(task: Task, test: Batch) -> Example:
     )
 
 
-def _heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
+def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
     """Each head of the model that was learned: how it scores at each moment that was kept."""
     moments, count = lesson.moments, lesson.test.ids.shape[-1]
     backend = numpy_backend("float32")
@@ -501,14 +505,14 @@ def _heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
                     last=values[-1],
                     chance=even[score.name],
                     threshold=score.threshold,
-                    rose_at=_rose_at([moment.step for moment in moments], values),
+                    rose_at=_step_of_rise([moment.step for moment in moments], values),
                     values=values,
                 )
             rows.append(LearnedHead(layer=layer, head=head, scores=scores))
     return rows
 
 
-def _rose_at(steps: Sequence[int], values: Sequence[float]) -> int | None:
+def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
     """The first step from which on half of the rise was done; None where there was none."""
     if values[-1] - values[0] < ROSE:
         return None
@@ -517,8 +521,8 @@ def _rose_at(steps: Sequence[int], values: Sequence[float]) -> int | None:
     return steps[below[-1] + 1]
 
 
-def _removal(lesson: Lesson) -> HeadRemoval:
-    """The loss without each head."""
+def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
+    """The loss with all heads, and without each."""
     trainer, blocks = lesson.trainer, lesson.trainer.model.spec.blocks
     rows = [
         HeadLoss(
@@ -533,6 +537,7 @@ def _removal(lesson: Lesson) -> HeadRemoval:
 
 
 def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
+    """How one seed ended: its loss, whether the task is learned, and the head with the highest of each score."""
     task, last = request.task, lesson.moments[-1]
     best = []
     for score in task.scores:

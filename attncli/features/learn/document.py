@@ -186,7 +186,7 @@ def curve_note(document: LearnDocument) -> Message:
 
 
 def reference_name(name: str) -> str:
-    """A way of guessing as a message, so that it is said in every language."""
+    """What a way of guessing is called, as a message; one that is not known as it is."""
     known = (message("counting characters"), message("counting pairs of characters"))
     return next((text for text in known if text == name), name)
 

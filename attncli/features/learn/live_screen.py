@@ -51,7 +51,7 @@ def live_training(environment: Environment, view: View, request: LearnRequest, e
     with ExitStack() as stack:
         training = Training(environment, view, request, expected if is_long else None)
         if drawn:
-            training.live = stack.enter_context(_live(environment, view))
+            training.live = stack.enter_context(_live_display(environment, view))
             training.has_keys = stack.enter_context(_single_keys(environment))
         else:
             training.report = stack.enter_context(progress(environment, "training"))
@@ -59,7 +59,7 @@ def live_training(environment: Environment, view: View, request: LearnRequest, e
 
 
 def _tell_cost(environment: Environment, request: LearnRequest, seconds: float) -> None:
-    """Say before the start about how long all steps take, and how to make it shorter."""
+    """Say before the start about how many seconds all steps take, and how to make it shorter."""
     from attncli.language import message
     from attncli.models.estimate import duration_words
 
@@ -73,17 +73,18 @@ def _tell_cost(environment: Environment, request: LearnRequest, seconds: float) 
 
 
 @contextmanager
-def _live(environment: Environment, view: View) -> Iterator[Live]:
+def _live_display(environment: Environment, view: View) -> Iterator[Live]:
+    """Rich's display on standard output, drawn anew in place each time."""
     from rich.live import Live
 
     from attncli.draw.lines import console
 
-    screen = console(view, cast(IO[str], _Output(environment)))
+    screen = console(view, cast(IO[str], _StandardOutput(environment)))
     with Live(console=screen, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False) as live:
         yield live
 
 
-class _Output(TextIOBase):
+class _StandardOutput(TextIOBase):
     """Standard output as a stream of text; what cannot be written there ends the command."""
 
     def __init__(self, environment: Environment) -> None:
@@ -100,7 +101,8 @@ class _Output(TextIOBase):
 
 @contextmanager
 def _single_keys(environment: Environment) -> Iterator[bool]:
-    """In the block keys come one by one, without Return; whether they do: a terminal may be none, or not know it."""
+    """Let keys come one by one in the block, without Return. Yields whether they do: a terminal may be none, or not
+    know it."""
     if environment.keys is None:
         yield False
         return
@@ -122,14 +124,14 @@ def _single_keys(environment: Environment) -> Iterator[bool]:
 
 
 class Training:
-    """What is watched and said of a training, and whether it is to end."""
+    """A training as it is watched: what is drawn and said of it, and whether it is to end."""
 
     def __init__(
         self, environment: Environment, view: View, request: LearnRequest, expected: float | None = None
     ) -> None:
         self.live: Live | None = None
         self.has_keys = False
-        self.report: Callable[[float], None] = _ignore
+        self.report: Callable[[float], None] = _ignore_share
         self._environment, self._view, self._request = environment, view, request
         self._expected = expected
         self._moments: list[Moment] = []
@@ -151,18 +153,19 @@ class Training:
             self._draw(measure())
 
     def _draw(self, moment: Moment) -> None:
+        """Draw the model as it is at a moment, unless the last picture is new, and remember the moment."""
         self._before, self._last = self._last or moment, moment
         now = time.monotonic()
         if self.live is not None and now - self._drawn_at >= INTERVAL:
             self._drawn_at = now
-            self.live.update(self._picture(moment), refresh=True)
+            self.live.update(self._moment_lines(moment), refresh=True)
 
     def is_over(self) -> bool:
         """Whether someone has pressed q. Counts the steps, of all seeds."""
         self._steps += 1
         total = self._request.steps * len(self._request.seeds)
         self.report(self._steps / total)
-        self._foretell(total)
+        self._warn_of_long_training(total)
         if self.has_keys and not self._stopped:
             from select import select
 
@@ -173,7 +176,7 @@ class Training:
                 self._stopped = os.read(place, 1) in (b"q", b"Q")
         return self._stopped
 
-    def _foretell(self, total: int) -> None:
+    def _warn_of_long_training(self, total: int) -> None:
         """Say after the first steps how long all of them take, where that is long and nobody watches."""
         now = time.monotonic()
         if self._steps == 1:
@@ -194,7 +197,8 @@ class Training:
         """Where heads looked in the example, by step, [layer, head, query, key]."""
         return {moment.step: moment.weights for moment in self._moments}
 
-    def _picture(self, last: Moment) -> Lines:
+    def _moment_lines(self, last: Moment) -> Lines:
+        """What is drawn of a moment: the loss, the scores, and the maps of the heads."""
         from attncli.draw.lines import Lines, clip_lines, heading, remark, stack, stack_spaced
         from attncli.draw.numbers import Series, curves
         from attncli.language import message
@@ -209,7 +213,7 @@ class Training:
         chance = Series(message("chance"), tuple((x, task.chance) for x in (1.0, float(steps))))
         title = heading(message("learning {task}", task=task.name), progress, view)
         blocks = [
-            stack(title, remark(self._scores(last), view)),
+            stack(title, remark(self._best_heads_line(last), view)),
             curves([Series(message("loss"), points), chance], view, height=plot),
             maps,
         ]
@@ -217,8 +221,8 @@ class Training:
         keys = message("q stops and keeps what there is")
         return stack(Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view))
 
-    def _scores(self, last: Moment) -> str:
-        """Of each score the head that has most now."""
+    def _best_heads_line(self, last: Moment) -> str:
+        """Of each score the head that has most now, in one line."""
         from attncli.draw.lines import localize
         from attncli.features.learn.document import score_name
 
@@ -242,7 +246,7 @@ class Training:
         tall = max(lines // -(-len(places) // in_a_row) - 2, LEAST_PLOT)
         blocks = [
             stack(
-                line((f"L{layer}H{head}{self._mark(layer, head)}", "bold")),
+                line((f"L{layer}H{head}{self._rise_mark(layer, head)}", "bold")),
                 heatmap(
                     last.weights[layer, head],
                     view,
@@ -256,7 +260,7 @@ class Training:
         ]
         return beside(blocks, width=view.width, gap=GAP, most=in_a_row)
 
-    def _mark(self, layer: int, head: int) -> str:
+    def _rise_mark(self, layer: int, head: int) -> str:
         """An arrow where a score of this head has just risen more than any other."""
         before, last = self._before, self._last
         if before is None or last is None or before is last:
@@ -267,5 +271,5 @@ class Training:
         return (" ^" if self._view.ascii else " ↑") if own >= largest > 0.01 else ""
 
 
-def _ignore(share: float) -> None:
-    """Whom nobody watches."""
+def _ignore_share(share: float) -> None:
+    """Take the share of the work that is done, and show it to nobody."""

@@ -44,7 +44,8 @@ def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
         yield (point.step, point.loss, *(head.scores[name].values[place] for head, name in names))
 
 
-def _header(document: LearnDocument, view: View) -> Lines:
+def _model_and_task(document: LearnDocument, view: View) -> Lines:
+    """The task, the sizes of the model, and one of the texts."""
     model, attention = document.model, document.attention
     facts = listing(
         (
@@ -65,7 +66,7 @@ def _header(document: LearnDocument, view: View) -> Lines:
     return stack(heading(title, "", view), *(remark(note, view) for note in notes))
 
 
-def _curve(document: LearnDocument, view: View) -> Lines:
+def _loss_curve(document: LearnDocument, view: View) -> Lines:
     """The loss by step, with the losses to compare it with."""
     points = tuple((float(point.step), point.loss or 0.0) for point in document.curve)
     ends = (1.0, float(max(document.curve[-1].step, 2)))
@@ -77,7 +78,7 @@ def _curve(document: LearnDocument, view: View) -> Lines:
     return stack(title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view)))
 
 
-def _steps(document: LearnDocument, view: View) -> Lines:
+def _step_table(document: LearnDocument, view: View) -> Lines:
     """A row for each power of two: the loss, and each score of the head that has most of it in the end."""
     best = document.runs[0].best
     heads = {(head.layer, head.head): head for head in document.heads}
@@ -98,13 +99,13 @@ def _steps(document: LearnDocument, view: View) -> Lines:
     )
 
 
-def _maps(document: LearnDocument, view: View) -> Lines:
+def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
     """Where each head looks in the example: before training and after."""
     first, last = document.maps[0], document.maps[-1]
     heads = [(head.layer, head.head) for head in document.heads]
     heads_shown = heads if view.full else heads[:MOST_MAPS]
     maps = [
-        Map(f"L{layer}H{head}", np.asarray(last.weights)[layer, head], _remarks(document, layer, head, view))
+        Map(f"L{layer}H{head}", np.asarray(last.weights)[layer, head], _reached_scores(document, layer, head, view))
         for layer, head in heads_shown
     ]
     before = [Map(f"L{layer}H{head}", np.asarray(first.weights)[layer, head]) for layer, head in heads_shown]
@@ -120,7 +121,7 @@ def _maps(document: LearnDocument, view: View) -> Lines:
     return stack(*blocks, title, picture)
 
 
-def _remarks(document: LearnDocument, layer: int, head: int, view: View) -> tuple[str, ...]:
+def _reached_scores(document: LearnDocument, layer: int, head: int, view: View) -> tuple[str, ...]:
     """What a head does, below its map: each score that has reached its threshold."""
     row = next(row for row in document.heads if (row.layer, row.head) == (layer, head))
     return tuple(
@@ -130,7 +131,7 @@ def _remarks(document: LearnDocument, layer: int, head: int, view: View) -> tupl
     )
 
 
-def _heads(document: LearnDocument, view: View) -> Lines:
+def _head_table(document: LearnDocument, view: View) -> Lines:
     """Each head's scores before and after, and the loss without it."""
     losses = {(row.layer, row.head): row.loss for row in document.ablation.heads}
     names = list(document.heads[0].scores)
@@ -139,7 +140,7 @@ def _heads(document: LearnDocument, view: View) -> Lines:
     for head in document.heads:
         cells = [f"L{head.layer}H{head.head}"]
         cells += [f"{head.scores[name].first:.2f}{arrow}{head.scores[name].last:.2f}" for name in names]
-        cells += [_rises(head), _loss_text(losses.get((head.layer, head.head)))]
+        cells += [_rise_step(head), _loss_text(losses.get((head.layer, head.head)))]
         rows.append(cells)
     columns = [
         localize(message("head"), view),
@@ -153,13 +154,13 @@ def _heads(document: LearnDocument, view: View) -> Lines:
     )
 
 
-def _rises(head: LearnedHead) -> str:
-    """The step at which the score that rose most rose."""
+def _rise_step(head: LearnedHead) -> str:
+    """The step at which the score of a head that rose most rose; "-" where none did."""
     rises = [(score.last - score.first, score.rose_at) for score in head.scores.values() if score.rose_at is not None]
     return f"{max(rises)[1]:,}" if rises else "-"
 
 
-def _seeds(document: LearnDocument, view: View) -> Lines:
+def _seed_table(document: LearnDocument, view: View) -> Lines:
     """How each seed ended; nothing where there is only one."""
     if len(document.runs) < 2:
         return Lines()
@@ -182,7 +183,7 @@ def learn_answer(document: LearnDocument, view: View) -> Lines:
 
 
 def answer_sentences(document: LearnDocument, view: View) -> list[str]:
-    """The sentences of the answer."""
+    """The answer in words: whether it was learned, which heads do it, what one of them is worth, what to do next."""
     loss, chance = _loss_text(document.loss), _loss_text(document.chance)
     steps = plural("{count} step", "{count} steps", count=document.steps)
     if document.learned:
@@ -212,12 +213,12 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     for row in document.runs[0].best:
         score = heads[row.layer, row.head].scores[row.score]
         if score.last >= score.threshold and score.rose_at is not None:
-            texts.append(_became(row, score, document))
+            texts.append(_head_sentence(row, score, document))
         elif row.score in document.forms or (document.learned and not document.forms and len(document.heads) == 1):
             texts.append(
                 message(
                     "It did not form {kind}: the highest score is {value:.2f}.",
-                    kind=_head_name(document.task, row.score),
+                    kind=_score_phrase(document.task, row.score),
                     value=row.value,
                 )
             )
@@ -233,24 +234,25 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
             )
         )
     if len(document.runs) > 1:
-        texts.append(_over_seeds(document))
+        texts.append(_seeds_sentence(document))
     return [*texts, *_next_steps(document, view)]
 
 
-def _became(row: BestHead, score: HeadScore, document: LearnDocument) -> Message:
+def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> Message:
+    """What the head with the highest score of a name has become, and by which step."""
     return message(
         "Layer {layer} head {head} became {kind}: {last:.2f}, untrained {first:.2f}; "
         "half of the rise was done by step {step:,}.",
         layer=row.layer,
         head=row.head,
-        kind=_head_name(document.task, row.score),
+        kind=_score_phrase(document.task, row.score),
         last=score.last,
         first=score.first,
         step=score.rose_at,
     )
 
 
-def _over_seeds(document: LearnDocument) -> Message:
+def _seeds_sentence(document: LearnDocument) -> Message:
     """How many seeds learned it, and in how many a head does it in the known way."""
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
@@ -262,7 +264,7 @@ def _over_seeds(document: LearnDocument) -> Message:
         seeds=plural("{count} seed", "{count} seeds", count=count),
         learned=learned,
         doing=doing,
-        kind=_head_name(document.task, name),
+        kind=_score_phrase(document.task, name),
     )
 
 
@@ -278,7 +280,7 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
         return texts
     is_chance = document.loss is not None and document.loss > CHANCE * document.chance
     texts = [message("That is no better than chance.")] if is_chance else []
-    kind = _task(document.task)
+    kind = _known_task(document.task)
     if kind is None or len(document.runs) > 1:
         return texts
     command = f"attn learn {kind.name}" + (" …" if kind.takes else "")
@@ -302,13 +304,14 @@ def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
     )
 
 
-def _task(name: str) -> type[Task] | None:
+def _known_task(name: str) -> type[Task] | None:
     """The task of a name; None for one that a saved document names and this version does not have."""
     return task_class(name) if name in task_names() else None
 
 
-def _head_name(task: str, score: str) -> str:
-    kind = _task(task)
+def _score_phrase(task: str, score: str) -> str:
+    """What kind of head a score of a task tells of, such as "an induction head"."""
+    kind = _known_task(task)
     names = {row.name: row.head for row in kind.scores} if kind is not None else {}
     return names.get(score, message("a head of the score {score}", score=safe(score)))
 
@@ -319,6 +322,7 @@ def _verbatim(name: str) -> Message:
 
 
 def _loss_text(loss: float | None) -> str:
+    """A loss in nats, with four digits where it is small; "-" where it is no number."""
     return "-" if loss is None else f"{max(loss, 0.0):.2f}" if loss >= 0.1 else f"{max(loss, 0.0):.4f}"
 
 
@@ -360,7 +364,7 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
                 *((name, [loss] * len(steps)) for name, loss in flat),
             ],
             [(score_name(name), [head.scores[name].values for head in document.heads]) for name in names],
-            (list(map(steps.index, maps)), np.stack(list(map(_by_head, maps.values())))),
+            (list(map(steps.index, maps)), np.stack(list(map(_heads_of_all_layers, maps.values())))),
             document,
             answer_sentences(document, View(lang=lang)),
             lang,
@@ -368,7 +372,7 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
     )
 
 
-def _by_head(weights: Numbers) -> Numbers:
+def _heads_of_all_layers(weights: Numbers) -> Numbers:
     """[layer, head, query, key] to [head of all layers, query, key]."""
     array = np.asarray(weights, np.float64)
     return array.reshape((-1, *array.shape[2:]))
@@ -382,8 +386,8 @@ def tasks_screen(document: TasksDocument, view: View) -> Lines:
     rows = [
         [
             f"{safe(row.name)} {row.takes}".rstrip(),
-            localize(_described(row.name, "summary", row.texts), view),
-            localize(_described(row.name, "lesson", row.shows), view),
+            localize(_task_words(row.name, "summary", row.texts), view),
+            localize(_task_words(row.name, "lesson", row.shows), view),
         ]
         for row in document.tasks
     ]
@@ -414,19 +418,19 @@ def tasks_rows(document: TasksDocument) -> Iterator[Sequence[object]]:
         yield (row.name, row.takes, row.texts, row.shows)
 
 
-def _described(name: str, part: str, text: str) -> str:
+def _task_words(name: str, part: str, text: str) -> str:
     """What a task says of itself as a message, where this version has it; else the document's words."""
-    kind = _task(name)
+    kind = _known_task(name)
     own = getattr(kind, part, None)
     return own if isinstance(own, Message) and own == text else safe(text)
 
 
 LEARN_PARTS: Parts[LearnDocument] = (
-    ScreenPart("header", _header),
-    ScreenPart("curve", _curve, never),
-    ScreenPart("steps", _steps),
-    ScreenPart("maps", _maps),
-    ScreenPart("heads", _heads),
-    ScreenPart("seeds", _seeds),
+    ScreenPart("header", _model_and_task),
+    ScreenPart("curve", _loss_curve, never),
+    ScreenPart("steps", _step_table),
+    ScreenPart("maps", _maps_before_and_after),
+    ScreenPart("heads", _head_table),
+    ScreenPart("seeds", _seed_table),
     ScreenPart("answer", learn_answer),
 )

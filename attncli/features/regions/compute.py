@@ -126,7 +126,7 @@ def ablate_regions(
         for place, region in enumerate(regions):
             if place in results.regions:
                 continue
-            cut = _cut(model, region, len(following))
+            cut = _cut_links(model, region, len(following))
             scores = _last_logits(model, following, len(results.answer), rows, cut, part_of(place + 1))
             results.regions[place] = sum_logprob(scores, results.answer)
             file.keep(results)
@@ -164,8 +164,9 @@ def first_choice(model: Model, scores: Floats) -> int:
     return number
 
 
-def _cut(model: Model, region: Region, count: int) -> Interventions:
-    """The links to a region from the tokens outside it, cut in all heads of all layers."""
+def _cut_links(model: Model, region: Region, count: int) -> Interventions:
+    """What cuts the links to a region from the tokens outside it, in all heads of all layers. count: tokens of the
+    text."""
     inside = set(region.tokens)
     outside = tuple(index for index in range(count) if index not in inside)
     return {

@@ -31,14 +31,15 @@ def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
         yield (region.name, len(region.tokens), effect.logprob, effect.change)
 
 
-def _effects(document: RegionsDocument, view: View) -> Lines:
+def _effect_table(document: RegionsDocument, view: View) -> Lines:
+    """A row for each region: the log probability of the answer without the links to it, and its change."""
     losses = [max(-(effect.change or 0.0), 0.0) for effect in document.effects]
     greatest = max(losses, default=0.0)
     columns = {
-        message("region"): [_name(document, effect, view) for effect in document.effects],
+        message("region"): [_region_text(document, effect, view) for effect in document.effects],
         "tokens": [f"{len(document.regions[effect.region].tokens):,}" for effect in document.effects],
-        message("log probability"): [_signed(effect.logprob, plus=False) for effect in document.effects],
-        "change": [_signed(effect.change) for effect in document.effects],
+        message("log probability"): [_number_or_dash(effect.logprob, plus=False) for effect in document.effects],
+        "change": [_number_or_dash(effect.change) for effect in document.effects],
     }
     width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
     room = min(max(view.width - width, SHORTEST), LONGEST)
@@ -54,11 +55,13 @@ def _effects(document: RegionsDocument, view: View) -> Lines:
     )
 
 
-def _name(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
+def _region_text(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
+    """What an effect's region is called on the screen."""
     return region_name(document.regions[effect.region].name, view)
 
 
-def _signed(value: float | None, *, plus: bool = True) -> str:
+def _number_or_dash(value: float | None, *, plus: bool = True) -> str:
+    """A number with three digits after the point, with its sign if `plus`; "-" for None."""
     return "-" if value is None else format_signed(value, 3) if plus else format_fixed(value, 3)
 
 
@@ -81,7 +84,7 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
         yield say(
             view,
             "It draws most on {region}: without it its log probability falls by {loss}, its probability to {share}.",
-            region=quote_text(_name(document, first, view), view),
+            region=quote_text(_region_text(document, first, view), view),
             loss=f"{-(first.change or 0.0):.2f}",
             share=percent(exp(first.logprob or 0.0), 1),
         )
@@ -100,13 +103,14 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
     yield not_learned_note(document.model, view)
 
 
-def _answer(document: RegionsDocument, view: View) -> Lines:
+def _answer_lines(document: RegionsDocument, view: View) -> Lines:
+    """The answer in words, as lines."""
     return sentences(regions_sentences(document, view), view)
 
 
 REGIONS_PARTS: Parts[RegionsDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
-    ScreenPart("regions", _effects),
-    ScreenPart("answer", _answer),
+    ScreenPart("regions", _effect_table),
+    ScreenPart("answer", _answer_lines),
 )

@@ -122,22 +122,22 @@ def fetching_heads(
     text_lengths = tuple(usual if lengths is None else lengths)
     grid = list(product(text_lengths, depths, range(len(facts))))
     probes = [
-        _probe(model, facts, number, passages, length, depth, seed + place)
+        _make_probe(model, facts, number, passages, length, depth, seed + place)
         for place, (length, depth, number) in enumerate(grid)
     ]
-    heads = [(layer, head) for layer in model.spec.attending() for head in range(_heads_of(model, layer))]
+    heads = [(layer, head) for layer in model.spec.attending() for head in range(_head_count(model, layer))]
     parts = len(probes) * (1 + 3 * verify)
     results = []
     for place, probe in enumerate(probes):
-        results.append(_measure(model, probe, heads))
+        results.append(_measure_heads(model, probe, heads))
         progress((place + 1) / parts)
     answered = [result for result in results if np.mean(result.right) > ANSWERED]
     ranked: list[FetchingHead] = []
     checks: list[FetchCheck] | UnsetType = UNSET
     if len(answered) >= max(LEAST_ANSWERED * len(results), 1):
-        ranked = _ranked(heads, answered, seed)
+        ranked = _rank_heads(heads, answered, seed)
         if verify:
-            checks = _checks(model, probes, ranked, seed)
+            checks = _check_heads(model, probes, ranked, seed)
     return RetrievalDocument(
         version=__version__,
         model=model_part(model),
@@ -156,7 +156,7 @@ def fetching_heads(
 def read_needles(path: Path) -> list[tuple[str, str]]:
     """Needles from a file: a line each, the question, a tab and the answer. Raises InputError."""
     needles = []
-    for number, row in enumerate(_lines(path), 1):
+    for number, row in enumerate(_read_lines(path), 1):
         question, tab, answer = row.partition("\t")
         if not tab or not question.strip() or not answer.strip() or "\t" in answer:
             raise InputError(
@@ -170,10 +170,11 @@ def read_needles(path: Path) -> list[tuple[str, str]]:
 
 def read_passages(path: Path) -> list[str]:
     """Passages of a haystack from a file, a line each. Raises InputError."""
-    return _lines(path)
+    return _read_lines(path)
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file that are not empty. Raises InputError."""
     try:
         text = read_regular(path, what=message("a text file"), limit=TEXT_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -184,11 +185,12 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
-def _heads_of(model: Model, layer: int) -> int:
+def _head_count(model: Model, layer: int) -> int:
+    """How many heads a layer has."""
     return model.spec.blocks[layer].attention.heads
 
 
-def _probe(
+def _make_probe(
     model: Model, facts: Sequence[Needle], number: int, passages: Sequence[str], length: int, depth: float, seed: int
 ) -> Probe:
     """A text with a needle at a depth, as long as passages fill it."""
@@ -200,12 +202,12 @@ def _probe(
         begins = passage.rpartition(" ")[0]
         if begins in beginnings or passage.startswith(needle.question):
             continue
-        if len(_tokens(model, _compose(needle, [*chosen, passage], depth)[0])) > length:
+        if len(_tokens_without_end(model, _insert_needle(needle, [*chosen, passage], depth)[0])) > length:
             break
         beginnings.add(begins)
         chosen.append(passage)
-    text, start, stop = _compose(needle, chosen, depth)
-    tokens = _tokens(model, text)
+    text, start, stop = _insert_needle(needle, chosen, depth)
+    tokens = _tokens_without_end(model, text)
     if len(tokens) > length:
         raise InputError(
             "a needle and its question take {count} tokens, and the texts are to have {length}",
@@ -238,7 +240,7 @@ def _probe(
     )
 
 
-def _compose(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:
+def _insert_needle(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:
     """The text, and where the answer stands in the needle."""
     at = round(depth * len(passages))
     before = "".join(f"{passage}\n" for passage in passages[:at]) + f"{needle.question} "
@@ -247,7 +249,7 @@ def _compose(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str
     return text, len(before), len(before) + len(needle.answer)
 
 
-def _tokens(model: Model, text: str) -> list[Token]:
+def _tokens_without_end(model: Model, text: str) -> list[Token]:
     """The tokens of a text without a special token at its end: the answer goes on."""
     tokens = model.tokenizer.encode(text)
     while tokens and tokens[-1].special:
@@ -255,7 +257,7 @@ def _tokens(model: Model, text: str) -> list[Token]:
     return tokens
 
 
-def _predicted(model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS) -> list[bool]:
+def _correct_steps(model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS) -> list[bool]:
     """Of each step, whether its token is the likeliest."""
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True)
@@ -263,9 +265,9 @@ def _predicted(model: Model, probe: Probe, interventions: Interventions = NO_INT
     return [int(row.argmax()) == target for row, target in zip(scores, probe.targets, strict=True)]
 
 
-def _measure(model: Model, probe: Probe, heads: Sequence[HeadName]) -> FetchResult:
+def _measure_heads(model: Model, probe: Probe, heads: Sequence[HeadName]) -> FetchResult:
     """Both scores of every head in one text."""
-    right = _predicted(model, probe)
+    right = _correct_steps(model, probe)
     number_of = {name: place for place, name in enumerate(heads)}
     scores = np.zeros((2, 2, len(heads)))  # [literal or writes, needle or others, head]
     if not any(right):
@@ -295,10 +297,10 @@ def _measure(model: Model, probe: Probe, heads: Sequence[HeadName]) -> FetchResu
     return FetchResult(probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1]))
 
 
-def _ranked(heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: int) -> list[FetchingHead]:
+def _rank_heads(heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: int) -> list[FetchingHead]:
     """The heads with both scores and their intervals, the largest literal score first."""
     literal, writes = (
-        _scores([getattr(result, name) for result in answered], [result.needle for result in answered], seed)
+        _score_intervals([getattr(result, name) for result in answered], [result.needle for result in answered], seed)
         for name in ("literal", "writes")
     )
     rows = [
@@ -311,7 +313,7 @@ def _ranked(heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: in
     return sorted(rows, key=lambda row: (-row.literal.mean, -row.writes.mean, row.layer, row.head))
 
 
-def _scores(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int) -> list[FetchScore]:
+def _score_intervals(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int) -> list[FetchScore]:
     """Means over runs, with intervals from runs drawn again needle by needle. pairs: of each run, of its needle and of
     other tokens."""
     values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
@@ -327,7 +329,7 @@ def _scores(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed
     ]
 
 
-def _checks(model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int) -> list[FetchCheck]:
+def _check_heads(model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int) -> list[FetchCheck]:
     """Recall without the first heads by each score, and without as many that are among neither, for some numbers of
     heads up to half of all."""
     by_literal = [(row.layer, row.head) for row in ranked]
@@ -355,7 +357,7 @@ def _recall(model: Model, probes: Sequence[Probe], heads: Sequence[HeadName]) ->
     cut: Interventions = {
         (layer, "self"): [Zero(tuple(head for at, head in heads if at == layer))] for layer in {at for at, _ in heads}
     }
-    return float(np.mean([right for probe in probes for right in _predicted(model, probe, cut)]))
+    return float(np.mean([right for probe in probes for right in _correct_steps(model, probe, cut)]))
 
 
 def parse_lengths(text: str) -> list[int]:

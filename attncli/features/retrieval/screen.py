@@ -26,7 +26,8 @@ def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
         yield (row.layer, row.head, *scores[0], *scores[1], row.retrieval)
 
 
-def _header(document: RetrievalDocument, view: View) -> Lines:
+def _model_and_runs(document: RetrievalDocument, view: View) -> Lines:
+    """The model, the needles, the lengths of the texts, and how many runs there were."""
     model = document.model
     name = label(model.name or model.family or model.source, ascii=view.ascii)
     sizes = message("{layers} layers × {heads} heads", layers=model.attending, heads=model.heads)
@@ -36,7 +37,8 @@ def _header(document: RetrievalDocument, view: View) -> Lines:
     return line((say(view, listing(facts, " · ")), "bold"))
 
 
-def _heads(document: RetrievalDocument, view: View) -> Lines:
+def _head_table(document: RetrievalDocument, view: View) -> Lines:
+    """The heads with both scores and their intervals, the largest literal score first."""
     if not document.heads:
         return Lines()
     heads = document.heads if view.full else document.heads[: view.top]
@@ -44,14 +46,14 @@ def _heads(document: RetrievalDocument, view: View) -> Lines:
         "layer": [str(row.layer) for row in heads],
         "head": [str(row.head) for row in heads],
         message("literal"): [f"{row.literal.mean:.2f}" for row in heads],
-        message("95% of draws"): [_ends(row.literal, 2, view) for row in heads],
+        message("95% of draws"): [_interval_text(row.literal, 2, view) for row in heads],
         message("chance"): [f"{row.literal.chance:.2f}" for row in heads],
         message("writes"): [format_signed(row.writes.mean, 3) for row in heads],
-        message("of 95%"): [_ends(row.writes, 2, view) for row in heads],
+        message("of 95%"): [_interval_text(row.writes, 2, view) for row in heads],
         message("by chance"): [format_signed(row.writes.chance, 3) for row in heads],
     }
     for less in ((message("by chance"),), (message("of 95%"),), (message("95% of draws"), message("chance"))):
-        if _width(columns) > view.width:
+        if _table_width(columns) > view.width:
             for name in less:
                 del columns[name]
     more = (
@@ -76,11 +78,13 @@ def _heads(document: RetrievalDocument, view: View) -> Lines:
     return stack(body, remark(more, view))
 
 
-def _width(columns: dict[str, list[str]]) -> int:
+def _table_width(columns: dict[str, list[str]]) -> int:
+    """Cells of a line of a table of these columns."""
     return sum(max(map(len, (name, *column))) + 2 for name, column in columns.items()) - 2
 
 
-def _ends(score: FetchScore, digits: int, view: View) -> str:
+def _interval_text(score: FetchScore, digits: int, view: View) -> str:
+    """The 95% interval of a score, such as `0.12…0.34`."""
     return f"{format_fixed(score.low, digits)}{spell('…', ascii=view.ascii)}{format_fixed(score.high, digits)}"
 
 
@@ -98,16 +102,18 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         return
     first = document.heads[0]
     writer = max(document.heads, key=lambda row: row.writes.mean)
-    if _name(first) == _name(writer):
+    if _head_name(first) == _head_name(writer):
         yield say(
-            view, "{head} fetches most, by where it looks and by what it writes.", head=quote_text(_name(first), view)
+            view,
+            "{head} fetches most, by where it looks and by what it writes.",
+            head=quote_text(_head_name(first), view),
         )
     else:
         yield say(
             view,
             "{head} fetches most by where it looks, {writer} by what it writes.",
-            head=quote_text(_name(first), view),
-            writer=quote_text(_name(writer), view),
+            head=quote_text(_head_name(first), view),
+            writer=quote_text(_head_name(writer), view),
         )
     count = sum(row.retrieval for row in document.heads)
     yield say(
@@ -135,15 +141,17 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         )
 
 
-def _name(row: FetchingHead) -> str:
+def _head_name(row: FetchingHead) -> str:
+    """A head as `L5H11`."""
     return f"L{row.layer}H{row.head}"
 
 
-def _between(values: Sequence[float], view: View) -> str:
+def _percent_range(values: Sequence[float], view: View) -> str:
+    """The least and the largest of shares in percents, such as `10%…25%`."""
     return f"{percent(min(values))}{spell('…', ascii=view.ascii)}{percent(max(values))}"
 
 
-def _verify(document: RetrievalDocument, view: View) -> Lines:
+def _recall_table(document: RetrievalDocument, view: View) -> Lines:
     """Recall without heads: the first by each score, and random others."""
     if document.verify is UNSET:
         return Lines()
@@ -166,13 +174,14 @@ def _verify(document: RetrievalDocument, view: View) -> Lines:
     return table(names, rows, view, title=message("recall without heads"), note=note)
 
 
-def _answer(document: RetrievalDocument, view: View) -> Lines:
+def _answer_lines(document: RetrievalDocument, view: View) -> Lines:
+    """The answer in words, as lines."""
     return sentences(retrieval_sentences(document, view), view)
 
 
 RETRIEVAL_PARTS: Parts[RetrievalDocument] = (
-    ScreenPart("header", _header),
-    ScreenPart("heads", _heads),
-    ScreenPart("verify", _verify),
-    ScreenPart("answer", _answer),
+    ScreenPart("header", _model_and_runs),
+    ScreenPart("heads", _head_table),
+    ScreenPart("verify", _recall_table),
+    ScreenPart("answer", _answer_lines),
 )

@@ -46,7 +46,7 @@ MOST_CELLS = 4_000_000
 
 
 class SeriesRequest(Struct, frozen=True):
-    """What is measured.
+    """What is measured of each checkpoint of a series, and how.
 
     names: the checkpoints, as models are named. texts: what they read. metrics: of `attn heads`, or of `REPEATS`. maps:
     whether the weights of the first text are kept. backend, dtype: what computes.
@@ -193,7 +193,7 @@ def series_document(
         if measured is None:
             measured, maps = _measure(request, name, variables, note)
             if remember:
-                _keep(key, measured)
+                _write_measured(key, measured)
         else:
             remembered += 1
         places = [(head.layer, head.head) for head in measured.heads]
@@ -283,6 +283,7 @@ def tensor_digest(folder: Path) -> str:
 
 
 def _request_digest(request: SeriesRequest, digest: str) -> str:
+    """What a measurement is remembered by: sha256 of the request and of the digest of the weights."""
     words = (__version__, digest, request.texts, request.metrics, request.backend, request.dtype)
     return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -295,7 +296,8 @@ def _read_measured(path: Path) -> MeasuredCheckpoint | None:
         return None
 
 
-def _keep(path: Path, measured: MeasuredCheckpoint) -> None:
+def _write_measured(path: Path, measured: MeasuredCheckpoint) -> None:
+    """Remember what was measured of a checkpoint."""
     with suppress(AttnError, OSError):  # a cache that cannot be written is none
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_writer(path, alone=True) as file:
@@ -323,7 +325,7 @@ def _measure(
         text_tokens = model.encode(text)
         keep_maps = request.maps and place == 0
         if keep_maps:
-            _refuse_large(len(request.names), model, len(text_tokens))
+            _refuse_large_page(len(request.names), model, len(text_tokens))
         document = heads_document(
             model, text, text_tokens, HeadsRequest(metrics=names, maps=keep_maps, labels=True), repeats=repeats
         )
@@ -352,7 +354,8 @@ def _measure(
     return MeasuredCheckpoint(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)), maps
 
 
-def _refuse_large(checkpoints: int, model: Model, count: int) -> None:
+def _refuse_large_page(checkpoints: int, model: Model, count: int) -> None:
+    """Raise UsageError where the maps of all checkpoints are more than a page holds. count: tokens of the text."""
     heads = sum(block.attention.heads for block in model.spec.blocks)
     if checkpoints * heads * count * count > MOST_CELLS:
         raise UsageError(

@@ -41,7 +41,8 @@ def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:
             yield (row.name, row.step, row.same_as, row.loss, head.layer, head.head, *values, ",".join(head.labels))
 
 
-def _header(document: SeriesDocument, view: View) -> Lines:
+def _title_and_text(document: SeriesDocument, view: View) -> Lines:
+    """The model, how many checkpoints and texts there are, and the first text."""
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
     facts = message(
         "{layers} of {heads}, measured on {texts}",
@@ -54,36 +55,37 @@ def _header(document: SeriesDocument, view: View) -> Lines:
     return stack(heading(title, facts, view), *warnings, sentence(text_words, view))
 
 
-def _best(row: SeriesCheckpoint, metric: str) -> str:
+def _best_head(row: SeriesCheckpoint, metric: str) -> str:
+    """The head that has most of a metric in a checkpoint, such as `L5 H11`."""
     head = max(row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value)
     return f"L{head.layer}H{head.head}"
 
 
-def _names(document: SeriesDocument) -> dict[str, str]:
-    """By its name, what each checkpoint is called."""
+def _checkpoint_names(document: SeriesDocument) -> dict[str, str]:
+    """By its name in the document, what each checkpoint is called on the screen, made safe."""
     return {name: safe(text) for name, text in short_names(document).items()}
 
 
-def _axis(document: SeriesDocument) -> Message:
-    """What the checkpoints are told apart by."""
+def _axis_name(document: SeriesDocument) -> Message:
+    """What the checkpoints are told apart by: "step", or "checkpoint"."""
     return message("step") if has_steps(document) else message("checkpoint")
 
 
-def _steps(document: SeriesDocument, view: View) -> Lines:
-    """A row for each checkpoint."""
+def _checkpoint_table(document: SeriesDocument, view: View) -> Lines:
+    """A row for each checkpoint: its loss, and of each metric the highest head or the mean."""
     columns = [
-        localize(_axis(document), view),
+        localize(_axis_name(document), view),
         localize(message("loss"), view),
         *(safe(localize(metric_name(name), view)) for name in document.metrics),
     ]
     columns.append(localize(message("same as"), view))
-    names = _names(document)
+    names = _checkpoint_names(document)
     rows = []
     for row in document.checkpoints:
         cells = [names[row.name], "-" if row.loss is None else f"{row.loss:.3f}"]
         for metric in document.metrics:
             value = summary(row, metric)
-            best = "" if metric in OF_ALL or value is None else f" {_best(row, metric)}"
+            best = "" if metric in OF_ALL or value is None else f" {_best_head(row, metric)}"
             cells.append("-" if value is None else f"{value:.2f}{best}")
         rows.append([*cells, "" if row.same_as is None else names[row.same_as]])
     if all(row.same_as is None for row in document.checkpoints):
@@ -97,21 +99,21 @@ def _steps(document: SeriesDocument, view: View) -> Lines:
     return table(columns, rows, view, align=align, title=title, note=note)
 
 
-def _curve(document: SeriesDocument, view: View) -> Lines:
+def _score_curves(document: SeriesDocument, view: View) -> Lines:
     """The scores over the steps, on logarithmic axes."""
     series = [Series(safe(localize(metric_name(name), view)), tuple(points)) for name, points in curve_points(document)]
     if not series:
         return Lines()
     title = message("scores by step") if has_steps(document) else message("scores by checkpoint, in their order")
-    picture = curves(series, view, height=PLOT_LINES, x_name=localize(_axis(document), view))
+    picture = curves(series, view, height=PLOT_LINES, x_name=localize(_axis_name(document), view))
     return stack(heading(title, message("both axes logarithmic"), view), picture)
 
 
-def _changes(document: SeriesDocument, view: View) -> Lines:
+def _label_table(document: SeriesDocument, view: View) -> Lines:
     """The heads whose labels change, and when."""
     if not document.changes:
         return Lines()
-    names = _names(document)
+    names = _checkpoint_names(document)
     shown = document.changes if view.full else document.changes[:MOST_CHANGES]
     rows = [
         [
@@ -140,16 +142,16 @@ def series_answer(document: SeriesDocument, view: View) -> Lines:
 
 
 def answer_sentences(document: SeriesDocument) -> list[Message]:
-    """The sentences of the answer."""
+    """The answer in words: which head has formed between which steps, and which checkpoints are the same."""
     texts: list[Message] = []
     first, last = document.checkpoints[0], document.checkpoints[-1]
     scores = [metric for metric in document.metrics if metric not in OF_ALL]
-    names = _names(document)
+    names = _checkpoint_names(document)
     for metric in scores:
         rising = {
             place: values
             for place in range(len(last.heads))
-            if (values := _values(document, place, metric))[-1] - values[0] >= ROSE
+            if (values := _head_values(document, place, metric))[-1] - values[0] >= ROSE
         }
         if not rising:
             continue
@@ -199,7 +201,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
     return texts
 
 
-def _values(document: SeriesDocument, place: int, metric: str) -> list[float]:
+def _head_values(document: SeriesDocument, place: int, metric: str) -> list[float]:
     """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of the first that has
     one. place: the head's among all."""
     known = [row.heads[place].metrics[metric] for row in document.checkpoints]
@@ -264,9 +266,9 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
 
 
 SERIES_PARTS: Parts[SeriesDocument] = (
-    ScreenPart("header", _header),
-    ScreenPart("steps", _steps),
-    ScreenPart("curve", _curve),
-    ScreenPart("changes", _changes),
+    ScreenPart("header", _title_and_text),
+    ScreenPart("steps", _checkpoint_table),
+    ScreenPart("curve", _score_curves),
+    ScreenPart("changes", _label_table),
     ScreenPart("answer", series_answer),
 )

@@ -69,9 +69,9 @@ def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
 def test_both_scores_are_those_of_loops(model: Any) -> None:
     facts = [compute.Needle(*needle) for needle in NEEDLES]
     for seed in range(4):
-        probe = compute._probe(model, facts, seed % 2, PASSAGES, 12, 0.5, seed)
+        probe = compute._make_probe(model, facts, seed % 2, PASSAGES, 12, 0.5, seed)
         heads = [(layer, head) for layer in range(2) for head in range(3)]
-        result = compute._measure(model, probe, heads)
+        result = compute._measure_heads(model, probe, heads)
         assert len(probe.others) == len(probe.places) == 1
         assert probe.others != probe.places
         ids = [token.id for token in probe.tokens]
@@ -97,14 +97,16 @@ def test_both_scores_are_those_of_loops(model: Any) -> None:
 def test_texts_are_as_long_and_deep_as_asked(model: Any) -> None:
     facts = [compute.Needle("a", "b")]
     for depth, expected in ((0.0, 0), (1.0, 6)):
-        probe = compute._probe(model, facts, 0, PASSAGES, 10, depth, 3)
+        probe = compute._make_probe(model, facts, 0, PASSAGES, 10, depth, 3)
         assert len(probe.tokens) == 10
         assert probe.places == [expected + 1]
-    texts = {"".join(t.text for t in compute._probe(model, facts, 0, PASSAGES, 10, 0.0, n).tokens) for n in range(6)}
+    texts = {
+        "".join(t.text for t in compute._make_probe(model, facts, 0, PASSAGES, 10, 0.0, n).tokens) for n in range(6)
+    }
     assert len(texts) > 1
     assert all(text.count("c") + text.count("d") >= 2 for text in texts)
     with pytest.raises(InputError, match="take 4 tokens, and the texts are to have 3"):
-        compute._probe(model, facts, 0, PASSAGES, 3, 0.0, 0)
+        compute._make_probe(model, facts, 0, PASSAGES, 3, 0.0, 0)
 
 
 @pytest.fixture(scope="module")

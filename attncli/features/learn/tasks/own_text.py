@@ -84,14 +84,14 @@ class OwnText(Task):
         pairs = np.ones((kinds, kinds))
         np.add.at(pairs, (trained[:-1], trained[1:]), 1.0)
         return (
-            Reference(message("counting characters"), _loss(single / single.sum(), test[1:])),
+            Reference(message("counting characters"), _mean_surprise(single / single.sum(), test[1:])),
             Reference(
                 message("counting pairs of characters"),
-                _loss((pairs / pairs.sum(1, keepdims=True)).reshape(-1), test[:-1] * kinds + test[1:]),
+                _mean_surprise((pairs / pairs.sum(1, keepdims=True)).reshape(-1), test[:-1] * kinds + test[1:]),
             ),
         )
 
 
-def _loss(shares: Floats, entries: Integers) -> float:
+def _mean_surprise(shares: Floats, entries: Integers) -> float:
     """The mean of −ln of the shares that the entries have."""
     return float(-np.log(shares[entries]).mean())

@@ -121,13 +121,14 @@ def _mean_weight(weights: Floats, counted: Bools) -> Floats:
 
 
 def previous_pairs(ids: Integers) -> Bools:
-    """The token before each."""
+    """Which key is the token before each query, [text, query, key]. ids: [text, token]."""
     count = ids.shape[-1]
     return np.broadcast_to(np.eye(count, k=-1, dtype=bool), (*ids.shape, count))
 
 
 def after_same_pairs(ids: Integers) -> Bools:
-    """The tokens that stand after an earlier one of the same kind."""
+    """Which keys stand right after an earlier token of the same kind as the query, [text, query, key]. ids: [text,
+    token]."""
     count = ids.shape[-1]
     same = ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]
     return same & np.tri(count, dtype=bool)
