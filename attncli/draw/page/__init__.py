@@ -32,7 +32,14 @@ from attncli.draw.token_names import mark_unknown_words, marked_text, region_nam
 from attncli.draw.tour import TOUR
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
-from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
+from attncli.features.effects.document import (
+    AblateDocument,
+    LogitsDocument,
+    PatchDocument,
+    Reading,
+    reading_of,
+    readings_of,
+)
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.why.document import (
@@ -64,32 +71,32 @@ def element(name: str, data: bytes) -> bytes:
     return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
 
 
-def planes(codes: np.ndarray[Any, Any]) -> bytes:
+def plane_bytes(codes: np.ndarray[Any, Any]) -> bytes:
     """16-bit numbers with all high bytes before all low ones: the former repeat, and deflate better by themselves."""
     flat = codes.reshape(-1)
     return (flat >> 8).astype(np.uint8).tobytes() + (flat & 255).astype(np.uint8).tobytes()
 
 
-def vectors(numbers: FixedPoint | Floats) -> bytes:
+def vector_bytes(numbers: FixedPoint | Floats) -> bytes:
     """Vectors [row, dim]: low and step of each dimension before the codes; or float32 as they are."""
     if isinstance(numbers, FixedPoint):
-        return little(numbers.low) + little(numbers.step) + planes(numbers.codes)
-    return little(numbers)
+        return float_bytes(numbers.low) + float_bytes(numbers.step) + plane_bytes(numbers.codes)
+    return float_bytes(numbers)
 
 
-def queries(products: QueryKeyRecipe) -> bytes:
+def query_bytes(products: QueryKeyRecipe) -> bytes:
     """What a head alone has of its scores: log-sum-exp by row, bias by distance, queries."""
-    bias = b"" if products.bias is None else little(products.bias)
-    return little(products.lse) + bias + vectors(products.q)
+    bias = b"" if products.bias is None else float_bytes(products.bias)
+    return float_bytes(products.lse) + bias + vector_bytes(products.q)
 
 
-def weights(recipe: Exact | Roots) -> bytes:
-    """Weights that are kept as such."""
-    return little(recipe.weights) if isinstance(recipe, Exact) else planes(recipe.codes)
+def weight_bytes(recipe: Exact | Roots) -> bytes:
+    """The weights of a head that are kept as such: float32, or codes of 16 bits."""
+    return float_bytes(recipe.weights) if isinstance(recipe, Exact) else plane_bytes(recipe.codes)
 
 
-def little(array: np.ndarray[Any, Any]) -> bytes:
-    """float32, least byte first."""
+def float_bytes(array: np.ndarray[Any, Any]) -> bytes:
+    """The numbers of an array as float32, least byte first."""
     return np.ascontiguousarray(array, "<f4").tobytes()
 
 
@@ -105,20 +112,23 @@ Bands = Sequence[tuple[Mapping[str, str], int, int]]
 """Regions of the text: the name of each by language, its first token, and the one behind its last."""
 
 
+HeadEffect = tuple[int, int, float | None, float | None, float | None]
+"""Layer, head, its effect, that of a random change of the same size, and the weight of the link; None where there is
+none."""
+
+
 @dataclass(frozen=True)
 class PageEffects:
     """What heads do to one measure. position_text: the word or words it is measured at, "" for the mean of all. by: how,
     or of what.
 
     kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
-    heads: layer, head, the effect, that of a random change of the same size, and the weight of the link; None where
-    there is none.
     """
 
     measure: str
     by: str
     position_text: str
-    heads: Sequence[tuple[int, int, float | None, float | None, float | None]]
+    heads: Sequence[HeadEffect]
     kind: str = "ablate"
 
 
@@ -172,26 +182,18 @@ class PageHeads:
         }  # fmt: skip
         keys: list[str] = []
         if record.visibility_bits is not None:
-            entry["s"] = self._mask(record.visibility_bits)
+            entry["s"] = self._mask_number(record.visibility_bits)
         if not isinstance(recipe, QueryKeyRecipe | Absent):
-            keys.append(self._add_block(f"w{name}", weights(recipe)))
+            keys.append(self._add_block(f"w{name}", weight_bytes(recipe)))
             entry["b"] = keys[-1]
         if terms is not None:
-            key = f"k{run_index}-{record.layer}-{terms.group}"
-            fits = not isinstance(terms.k, np.ndarray)
-            key += "" if fits else "f"
-            keys.append(self._add_block(f"q{name}", queries(terms)))
-            if key not in self.blocks:
-                self._add_block(key, vectors(terms.k))
-            self._users[key] = self._users.get(key, 0) + 1
-            keys.append(key)
-            entry |= {"p": [keys[-2], key, int(not fits)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
+            is_float = isinstance(terms.k, np.ndarray)
+            key = f"k{run_index}-{record.layer}-{terms.group}{'f' * is_float}"
+            keys += [self._add_block(f"q{name}", query_bytes(terms)), self._share_block(key, terms.k)]
+            entry |= {"p": [keys[-2], key, int(is_float)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
             entry["a"] = int(terms.bias is not None)
         if record.values is not None:
-            keys.append(f"v{run_index}-{record.layer}-{record.group}")
-            if keys[-1] not in self.blocks:
-                self._add_block(keys[-1], vectors(record.values))
-            self._users[keys[-1]] = self._users.get(keys[-1], 0) + 1
+            keys.append(self._share_block(f"v{run_index}-{record.layer}-{record.group}", record.values))
             step = max(float(record.values.step.max(initial=0)), 1e-3)  # digits of which none is made up
             entry["v"] = [keys[-1], len(record.values.step), record.value_width, max(0, int(-np.log10(step)))]
         strongest = record.links[0][2] if record.links else 0.0
@@ -200,7 +202,15 @@ class PageHeads:
             self._drop_weakest_head()
         return entry
 
+    def _share_block(self, key: str, numbers: FixedPoint | Floats) -> str:
+        """The key of vectors that several heads use, which are kept once."""
+        if key not in self.blocks:
+            self._add_block(key, vector_bytes(numbers))
+        self._users[key] = self._users.get(key, 0) + 1
+        return key
+
     def _add_block(self, key: str, data: bytes) -> str:
+        """The key of data that are kept now, and count."""
         self.blocks[key] = deflate(data)
         self.size += len(self.blocks[key]) * 4 // 3
         return key
@@ -216,7 +226,7 @@ class PageHeads:
             if self._users[key] <= 0 and key in self.blocks:
                 self.size -= len(self.blocks.pop(key)) * 4 // 3
 
-    def _mask(self, visibility: np.ndarray[Any, Any]) -> int:
+    def _mask_number(self, visibility: np.ndarray[Any, Any]) -> int:
         """The number of a mask; equal ones are kept once."""
         digest = blake2b(visibility.tobytes() + str(visibility.shape).encode()).digest()
         if digest not in self.masks:
@@ -289,7 +299,7 @@ def read_asset(name: str) -> str:
 
 
 def as_json(meta: Mapping[str, Any]) -> str:
-    """What a script is told, as JSON that no element's end can stand in."""
+    """What a page's script is told, as JSON in which no end of an HTML element can stand."""
     return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -388,9 +398,9 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         runs.append(entry | {"heads": heads, "tile": list(shape)})
     meta = {
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language({**PAGE_WORDS, **_captured_words(page.runs[0], runs[0])}), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
-        "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
-        "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": _bands(page.bands), "columns": word_columns(page), "tour": [step.name for step in TOUR],
+        "effects": [_effects_entry(effects) for effects in page.effects], "why": [_why_entry(document) for document in page.why],
+        "lens": None if page.lens is None else _lens_entry(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
+        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": _band_entries(page.bands), "columns": word_columns(page), "tour": [step.name for step in TOUR],
     }  # fmt: skip
     first = page.runs[0]
     code, sheet = assets_of(page)
@@ -420,12 +430,12 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": {lang: safe(run_name(run.name).spoken(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
+        "name": {lang: safe(run_name(run.name).spoken(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
         "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
 
 
-def _bands(bands: Bands) -> list[list[Any]]:
+def _band_entries(bands: Bands) -> list[list[Any]]:
     """The bands as the page's script knows them; 1 after one whose middle lies in a smaller one, which has its name
     there."""
 
@@ -436,15 +446,13 @@ def _bands(bands: Bands) -> list[list[Any]]:
 
 
 def words(tokens: Sequence[Token]) -> list[list[str | int]]:
-    """Each word, whether it follows the one before without a space, and whether it is none of the text's."""
+    """Each token as a word, whether it follows the one before without a space, and whether it is none of the text's."""
     rows: list[list[str | int]] = []
-    before: Token | None = None
+    end: tuple[int | None, int] | None = None
     for token in tokens:
-        follows_directly = (
-            before is not None and token.start is not None and token.start == before.end and token.part == before.part
-        )
+        follows_directly = token.start is not None and (token.start, token.part) == end
         rows.append([label(marked_text(token).strip(" ") or token.text), int(follows_directly), int(token.special)])
-        before = token
+        end = token.end, token.part
     return rows
 
 
@@ -461,10 +469,8 @@ def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
         for place, index in enumerate(places):
             row[index] = place
         rows.append(row)
-    pairs = [
-        tuple(places[place] for (_, places), place in zip(texts, pair, strict=True))
-        for pair in zip(*page.pairs, strict=True)
-    ]
+    (_, places_a), (_, places_b) = texts
+    pairs = [(places_a[a], places_b[b]) for a, b in zip(*page.pairs, strict=True)]
     if pairs != sorted(pairs, key=lambda pair: pair[1]):  # the same words in another order: each text as it is
         pairs = []
     columns: list[list[int | list[str | int] | None]] = []
@@ -476,7 +482,7 @@ def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
     return columns[:-1]
 
 
-def _line(run: RunRecord, view: View) -> str:
+def _run_line(run: RunRecord, view: View) -> str:
     """Which weights ran, how many, and under which conventions."""
     model, attention = run.model, run.attention
     if model is None or attention is None:
@@ -494,22 +500,18 @@ def _line(run: RunRecord, view: View) -> str:
     return safe(" · ".join(parts))
 
 
-def _effects(effects: PageEffects) -> dict[str, Any]:
+def _effects_entry(effects: PageEffects) -> dict[str, Any]:
+    """What heads do to a measure as the page's script knows it."""
     heads = [dict(zip("lhvrw", numbers, strict=True)) for numbers in effects.heads]
-    return {
-        "measure": safe(effects.measure),
-        "by": safe(effects.by),
-        "at": safe(effects.position_text),
-        "kind": effects.kind,
-        "heads": heads,
-    }
+    words = {"measure": safe(effects.measure), "by": safe(effects.by), "at": safe(effects.position_text)}
+    return words | {"kind": effects.kind, "heads": heads}
 
 
 MOST_PARTS = 12
 """Parts of either side of a link that a page tells."""
 
 
-def _why(document: WhyDocument) -> dict[str, Any]:
+def _why_entry(document: WhyDocument) -> dict[str, Any]:
     """Why a link has its weight as the page's script knows it."""
     link = document.link
     sides = [ranked_parts(document, side) for side in ("query", "key")]
@@ -525,18 +527,19 @@ def _why(document: WhyDocument) -> dict[str, Any]:
         "d": f"{abs(document.difference):.0e}" if document.difference else "0", "count": len(document.parts),
         "counts": list(map(len, sides)),
         "spread": document.total > 0 and max(largest) < QUARTER * document.total,
-        "asks": [_part(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]],
-        "answers": [_part(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]],
+        "asks": [_part_entry(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]],
+        "answers": [_part_entry(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]],
         "heads": [[*place, value] for place, value in added.items()] if link.attention == "self" else [],
     }  # fmt: skip
 
 
 def why_size(documents: Sequence[WhyDocument]) -> int:
     """Bytes that the parts of these links take in a page."""
-    return sum(len(as_json(_why(document)).encode()) for document in documents)
+    return sum(len(as_json(_why_entry(document)).encode()) for document in documents)
 
 
-def _part(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
+def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
+    """A part of a side, "query" or "key", as the page's script knows it. value: what it adds."""
     token = source_of(part, document)
     source = "" if token is None else f" ← {label(token[0].text)}{token[1]}"
     is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
@@ -549,7 +552,7 @@ def _part(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict
     }
 
 
-def _lens(document: LogitsDocument) -> dict[str, Any]:
+def _lens_entry(document: LogitsDocument) -> dict[str, Any]:
     """What each layer would say next as the page's script knows it."""
     rows = [
         {
@@ -579,13 +582,10 @@ def any_page(
     if page is not None:
         yield from page_bytes(page)
         return
-    own_page = screen_of(document.schema).page
-    content = None if own_page is None else own_page(document, lang)
-    if content is None:
-        from attncli.draw.page.document_page import document_page
+    from attncli.draw.page.document_page import document_page
 
-        content = document_page(document, lang, precision)
-    yield content
+    own_page = screen_of(document.schema).page
+    yield (own_page(document, lang) if own_page is not None else None) or document_page(document, lang, precision)
 
 
 def page_of(
@@ -745,43 +745,33 @@ def _strongest_effect(document: AblateDocument | PatchDocument | LogitsDocument)
 def effects_of(document: Document) -> list[PageEffects]:
     """What a document of effects says of its heads, measure by measure; nothing for another document, nor for one that
     tells of no head alone, or only of heads that look at another text."""
-    return [effects for effects in _effects_of(document) if effects.heads]
-
-
-def _effects_of(document: Document) -> list[PageEffects]:
+    effects: list[PageEffects] = []
     match document:
         case AblateDocument():
-            return _ablation_effects(document)
+            position_text = "" if isinstance(document.place, str) else document.tokens[document.place.token].text
+            for name in (readings_of([measure])[0] for measure in document.measures):
+                effects.append(PageEffects(name, document.by, position_text, _ablated_heads(document, name)))
         case PatchDocument():
             rows = [row for row in document.effects if row.attention == "self"]
             patched_heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
             is_whole_text = len(document.query) == len(document.tokens)
             position_text = "" if is_whole_text else ", ".join(document.tokens[place].text for place in document.query)
-            return [PageEffects(document.measure, document.corrupt, position_text, patched_heads, kind="patch")]
+            effects.append(PageEffects(document.measure, document.corrupt, position_text, patched_heads, kind="patch"))
         case LogitsDocument():
-            heads = [part for part in document.parts if part.attention == "self"]
-            logit_heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in heads]
+            parts = [part for part in document.parts if part.attention == "self"]
+            logit_heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in parts]
             position_text = document.tokens[document.position].text
-            return [PageEffects("logit", document.target.text, position_text, logit_heads, kind="logits")]
+            effects.append(PageEffects("logit", document.target.text, position_text, logit_heads, kind="logits"))
         case _:
-            return []
+            pass
+    return [measured for measured in effects if measured.heads]
 
 
-def _ablation_effects(document: AblateDocument) -> list[PageEffects]:
-    place = "" if isinstance(document.place, str) else document.tokens[document.place.token].text
-    effects = []
-    for measure in document.measures:
-        name = readings_of([measure])[0]
-        heads = [
-            (
-                row.layer,
-                row.head,
-                reading_of(row, name),
-                None if row.random is None else reading_of(row.random, name),
-                row.weight,
-            )
-            for row in document.effects
-            if row.attention == "self"
-        ]
-        effects.append(PageEffects(name, document.by, place, heads))
-    return effects
+def _ablated_heads(document: AblateDocument, name: Reading) -> list[HeadEffect]:
+    """What each head that looks at the text itself changes, in one reading of a measure."""
+    heads: list[HeadEffect] = []
+    for row in document.effects:
+        if row.attention == "self":
+            random = None if row.random is None else reading_of(row.random, name)
+            heads.append((row.layer, row.head, reading_of(row, name), random, row.weight))
+    return heads
