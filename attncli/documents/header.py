@@ -33,7 +33,7 @@ from attncli.version import __version__
 
 
 class Heading(TypedDict):
-    """What `Header` takes."""
+    """The members that `Header` takes, by name."""
 
     version: str
     text: str
@@ -62,12 +62,12 @@ def header(
 
 
 def heading_of(document: Header) -> Heading:
-    """The same members, as a document has them."""
+    """The members that every document about a text begins with, as this one has them."""
     return cast(Heading, {name: getattr(document, name) for name in Heading.__annotations__})
 
 
 def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
-    """Tokens as documents hold them."""
+    """Tokens as rows of a document."""
     return [
         TokenRow(
             index=token.index,
@@ -83,7 +83,7 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
 
 
 def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
-    """The tokens that a document holds."""
+    """The tokens that rows of a document stand for."""
     return [
         Token(row.index, row.text, row.id, row.start, row.end, row.special, unknown=bool(row.unknown)) for row in rows
     ]
@@ -107,8 +107,8 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
 
 
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
-    """What a reader must know about the weights and the text: how a file was read, what loading found odd, which words
-    the model does not know."""
+    """What a reader must know about the weights and the text, as warnings: how a file was read, what loading found odd,
+    which words the model does not know."""
     return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ()), *unknown_notes(text, tokens)]
 
 
@@ -227,7 +227,7 @@ def position_name(position: Position) -> str:
 
 
 def position_stages(position: Position) -> tuple[str, ...]:
-    """The stages that hold scores of positions by themselves."""
+    """The names of the stages that hold the parts of scores that come from positions alone."""
     if isinstance(position, RelativeSines):
         return ("content_position",)
     if not isinstance(position, Disentangled):

@@ -77,7 +77,7 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
         expected: what the file should hold, in words.
     """
     try:
-        return convert(content, kind, dec_hook=_array)
+        return convert(content, kind, dec_hook=_array_of_lists)
     except (ValidationError, OverflowError) as error:
         message, *paths = str(error).split(AT)  # within an array, the path begins anew there, and comes first
         place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
@@ -103,8 +103,9 @@ def check(document: Document, where: str) -> None:
         )
 
 
-def _array(kind: type, value: Any) -> Any:
-    """Nested lists of numbers as an array; raises ValidationError for anything else."""
+def _array_of_lists(kind: type, value: Any) -> Any:
+    """Nested lists of numbers as an array. Raises ValueError for anything else, of which msgspec makes a
+    ValidationError."""
     if (get_origin(kind) or kind) is not np.ndarray:
         raise TypeError(f"a document holds no {kind}")
     if isinstance(value, np.ndarray):

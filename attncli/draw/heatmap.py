@@ -47,7 +47,7 @@ def heatmap(
     color_scale, wide = scale or view.scale_colors, max_width or view.width
     names = [label(text, ascii=view.ascii) for text in rows]
     side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
-    grain = _grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
+    grain = _choose_grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
     low, high = limits or (None, None)
     fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
     if grain.halves:
@@ -72,8 +72,9 @@ class Grain:
     block: int
 
 
-def _grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
-    """Square cells if they fit, else finer ones, else pooled ones."""
+def _choose_grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
+    """How fine a matrix is drawn in `wide` cells and `tall` lines: square cells if they fit, else finer ones, else
+    pooled. whole: whether every row has its own line."""
     fine = Grain(1, True, 1) if view.color and not view.ascii and not whole else Grain(1, False, 1)
     down, across = matrix.shape
     if 2 * across <= wide and down <= tall:
@@ -99,6 +100,7 @@ def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) 
     palette, mark = palette_of(view, signed=color_scale == "signed"), sign if color_scale == "signed" else shade
 
     def piece(fraction: float) -> Piece:
+        """The cells of one fraction."""
         if math.isnan(fraction):
             return " " * across, ""
         if view.color and not view.ascii:
@@ -109,15 +111,17 @@ def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) 
 
 
 def _half_lines(fractions: NDArray, view: View, color_scale: str) -> list[Line]:
-    """The same, each one cell wide and half a line high: the upper one in front, the lower one behind."""
+    """Lines of the same fractions, each one cell wide and half a line high: the upper one in front, the lower one
+    behind."""
     palette, masked_row = palette_of(view, signed=color_scale == "signed"), [math.nan] * fractions.shape[1]
     pairs = zip_longest(fractions[::2].tolist(), fractions[1::2].tolist(), fillvalue=masked_row)
     return [
-        tuple(_half(above, below, palette) for above, below in zip(upper, lower, strict=True)) for upper, lower in pairs
+        tuple(_half_cell(above, below, palette) for above, below in zip(upper, lower, strict=True))
+        for upper, lower in pairs
     ]
 
 
-def _half(above: float, below: float, palette: Palette) -> Piece:
+def _half_cell(above: float, below: float, palette: Palette) -> Piece:
     """The cell of two fractions, one above the other; NaN where masked."""
     match math.isnan(above), math.isnan(below):
         case True, True:
@@ -183,14 +187,14 @@ def side_by_side(
         low, high = -max(-low, high), max(-low, high)
     has_names = bool(names) and all(values.shape[0] == len(names) for values in matrices)
     axis = row_names(names, view) if has_names else Lines()
-    width, height, room = _room(matrices, maps, view, axis.width)
+    width, height, room = _map_sizes(matrices, maps, view, axis.width)
     ends = (low, high) if shared_scale else None
     blocks, pooled = [], set()
     for weight_map, values in zip(maps, matrices, strict=True):
         picture = heatmap(
             values, view, max_width=width, max_height=height, scale=color_scale, limits=ends, say_pooled=False
         )
-        pooled.add(_grain(values, width, height, view, whole=False).block)
+        pooled.add(_choose_grain(values, width, height, view, whole=False).block)
         our_words = [localize(text, view) for text in (weight_map.caption, *weight_map.remarks)]
         texts = [cut(text, room, ascii=view.ascii) for text in our_words]
         ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
@@ -219,7 +223,7 @@ def _ticks(count: int, view: View) -> Lines:
     return line((cut(marks, 2 * count, ascii=view.ascii) if count > 5 else marks, FAINT))
 
 
-def _room(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int) -> tuple[int, int, int]:
+def _map_sizes(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int) -> tuple[int, int, int]:
     """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`,
     else finer ones."""
     down, across = (max(values.shape[axis] for values in matrices) for axis in (0, 1))

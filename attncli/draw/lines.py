@@ -136,7 +136,8 @@ def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  
 
 
 def flow_groups(groups: Iterable[Line], *, width: int, indent: int = 0, gap: str = "  ") -> Lines:
-    """The same with groups of pieces, each no wider than a line, broken between groups."""
+    """Groups of pieces one after the other, each no wider than a line, broken between groups; later lines start at
+    `indent`."""
     rows: list[Line] = []
     for group in groups:
         if rows and line_width(rows[-1]) + len(gap) + line_width(group) <= width:
@@ -148,10 +149,11 @@ def flow_groups(groups: Iterable[Line], *, width: int, indent: int = 0, gap: str
 
 def clip_lines(block: Lines, width: int, *, ascii: bool = False) -> Lines:
     """The block with every line cut to `width` cells."""
-    return Lines(tuple(row if line_width(row) <= width else _clip(row, width, ascii) for row in block.rows))
+    return Lines(tuple(row if line_width(row) <= width else _clip_line(row, width, ascii) for row in block.rows))
 
 
-def _clip(row: Line, width: int, ascii: bool) -> Line:
+def _clip_line(row: Line, width: int, ascii: bool) -> Line:
+    """The line cut to `width` cells."""
     out: list[Piece] = []
     for text, style in row:
         if cells(text) > width:
@@ -167,7 +169,7 @@ def strip_styles(block: Lines) -> Lines:
 
 
 def fit_to_view(block: Lines, view: View) -> Lines:
-    """The block as this view may see it: cut to its width, without styles if it has no colour."""
+    """The block cut to the width of the view, without styles if it has no colour."""
     fitting = clip_lines(block, view.width, ascii=view.ascii)
     return fitting if view.color else strip_styles(fitting)
 
@@ -176,7 +178,7 @@ FAINT = "bright_black"
 
 
 def localize(text: str, view: View) -> str:
-    """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
+    """One of the program's own texts for this view: in its language, in ASCII where it must be. Always safe."""
     return spell(text if view.ascii else translate(text, view.lang), ascii=view.ascii)
 
 
@@ -207,7 +209,8 @@ def join_sentences(texts: Iterable[str], view: View) -> str:
 
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
-    """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
+    """One of the program's own sentences, broken to the view's width at blanks and between ideographs. Nothing for
+    ""."""
     rows = wrap(localize(text, view), view.width, ascii=view.ascii)
     return stack(*(line((row, style)) for row in rows))
 
@@ -324,13 +327,13 @@ def markdown(text: str, view: View) -> Lines:
     blocks: list[Lines] = []
     for index, part in enumerate(text.split(f"\n{FENCE}")):
         if index % 2:
-            blocks.append(_code(part.partition("\n")[2], view))
+            blocks.append(_code_block(part.partition("\n")[2], view))
         elif part.strip():
             blocks.append(lay_out(Markdown(part, hyperlinks=False), narrow))
     return stack(*blocks)
 
 
-def _code(text: str, view: View) -> Lines:
+def _code_block(text: str, view: View) -> Lines:
     """A block of code as it is, between blank lines, its commands in bold."""
     rows = [line("")]
     margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)

@@ -31,6 +31,7 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     scientific = largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision
 
     def write(value: float) -> str:
+        """The value in the style of them all."""
         text = f"{value:.{precision}{'e' if scientific else 'f'}}"
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
@@ -41,6 +42,7 @@ def without_zero(write: Write) -> Write:
     """A function that writes as this one does, without the zero before the point: `.105`, `-.02`."""
 
     def bare(value: float) -> str:
+        """The value without the zero before its point."""
         text = write(value)
         return f"-{text[2:]}" if text.startswith("-0.") else text[text.startswith("0.") :]
 
@@ -62,7 +64,7 @@ def format_signed(value: float, digits: int) -> str:
 
 
 def format_period(tokens: float) -> str:
-    """How many tokens a whole turn takes: three digits, more before the point."""
+    """The tokens after which a rotated pair has made a whole turn: three digits, all of those before the point."""
     return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"
 
 
@@ -93,7 +95,7 @@ def percent(value: float, digits: int = 0) -> str:
 
 
 def root_of(scale: float, d_k: int, d_model: int) -> str:
-    """How a scale comes from a size, such as `1/√64`; "" when it does not."""
+    """How the scale of scores comes from a size, such as `1/√64`; "" when it does not."""
     for size in (d_k, d_model):
         if size > 0 and math.isclose(scale, size**-0.5, rel_tol=1e-6):
             return f"1/√{size}"
@@ -221,6 +223,7 @@ def curves(
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]
 
     def column(x: float) -> int:
+        """The column of the plot for an x."""
         return round((math.log(x) - x_low) / (x_high - x_low) * (width - 1))
 
     if marked_x is not None and x_low <= math.log(marked_x) <= x_high:

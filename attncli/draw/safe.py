@@ -46,6 +46,7 @@ def safe(text: str, *, ascii: bool = False) -> str:
 
 
 def _escape(char: str, ascii: bool) -> str:
+    """A visible spelling of a character that must not reach a terminal: its picture, or an escape."""
     code = ord(char)
     if not ascii and (code < 0x20 or code == 0x7F):
         return chr(0x2400 + code) if code < 0x20 else "\u2421"
@@ -86,7 +87,8 @@ def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
     return out
 
 
-def _pictographic(char: str) -> bool:
+def _is_pictographic(char: str) -> bool:
+    """Whether a character can begin an emoji."""
     code = ord(char)
     symbol = 0x2190 <= code <= 0x2BFF and unicodedata.category(char) in ("So", "Sm")
     return symbol or 0x1F000 <= code <= 0x1FAFF or char in "©®‼⁉™ℹ〰〽㊗㊙"
@@ -100,7 +102,7 @@ def _emoji_end(text: str, start: int) -> int:
     for flag in _SUBDIVISION_FLAGS:
         if text.startswith(flag, start):
             return start + len(flag)
-    if not _pictographic(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:
+    if not _is_pictographic(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:
         return start + 1
     position = start + 1
     while True:
@@ -109,7 +111,7 @@ def _emoji_end(text: str, start: int) -> int:
         ):
             position += 1
         next_char = text[position + 1 : position + 2]
-        if text[position : position + 1] == ZWJ and next_char and _pictographic(next_char):
+        if text[position : position + 1] == ZWJ and next_char and _is_pictographic(next_char):
             position += 2
             continue
         return position
@@ -223,7 +225,7 @@ def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
     ""."""
     lines: list[str] = []
     row = ""
-    for piece in _pieces(text):
+    for piece in _unbroken_pieces(text):
         if row and cells(row) + cells(piece.rstrip(" ")) > width:
             lines.append(row.rstrip(" "))
             row = ""
@@ -244,7 +246,7 @@ def fold(text: str, width: int) -> list[str]:
     return lines
 
 
-def _pieces(text: str) -> list[str]:
+def _unbroken_pieces(text: str) -> list[str]:
     """Parts between which a line may be broken; a closing sign stays with what it follows, an opening one with what it
     precedes."""
     out: list[str] = []
@@ -258,11 +260,12 @@ def _pieces(text: str) -> list[str]:
 
 
 def path_of(text: str) -> PurePath:
-    """A path as the system meant it that wrote it: with a drive or a share Windows's, whatever runs here."""
+    """The path that a text names: one of Windows where it has a drive or a share, else one of this system."""
     windows = PureWindowsPath(text)
     return windows if windows.is_absolute() else PurePath(text)
 
 
 def last_part(path: str) -> str:
-    """A path's last part where it begins at the root: a page or a figure does not tell where a file lies."""
+    """The last part of an absolute path; any other path as it is. A page or a figure does not tell where a file
+    lies."""
     return path_of(path).name if path_of(path).is_absolute() else path

@@ -54,7 +54,7 @@ class ModelRun(Protocol):
 
 
 class AboutText(TextTokens, ModelRun, Protocol):
-    """A document of one text through a model; `documents.parts.Header` with its warnings."""
+    """A document of one text through a model: `documents.Header` with its warnings."""
 
     @property
     def pieces(self) -> Sequence[TokenRow] | UnsetType: ...
@@ -78,10 +78,11 @@ def header(document: AboutText, view: View) -> Lines:
 def header_lines(
     text: str, document: ModelRun, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
 ) -> Lines:
-    """The same with another text, made safe, above it. counts: how long it is. words: how tokens were merged."""
+    """The header of a screen: a text, made safe, then what ran and how large it is. counts: how long the text is.
+    words: how tokens were merged."""
     model, attention = document.model, document.attention
     mask_meaning = "" if attention.mask == "none" else attention.mask_says or ""
-    run_facts = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
+    run_facts = [*_weights(model, view), _layers_and_heads(model, view), *_conventions(attention, view)]
     number_type = f"{attention.backend} {attention.compute_dtype or attention.dtype}"
     sizes = [*counts, *_sizes(model), _scale(model, attention, view), number_type]
     blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
@@ -91,7 +92,7 @@ def header_lines(
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
-    """Parts one after the other, made safe, broken between parts, and within a part that is too long; "" is none."""
+    """Short texts one after the other, made safe, broken between them, and within one that is too long; "" is none."""
     rows = [wrap(localize(part, view), view.width, ascii=view.ascii) for part in parts]
     pieces = [(row, style) for rows_of_part in rows for row in rows_of_part]
     return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
@@ -105,8 +106,8 @@ def title(document: TextTokens, view: View) -> str:
 
 
 def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
-    """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too
-    long. is_ours: whether the parts are words of ours, which another language says otherwise."""
+    """A name at the left edge, and short texts beside it, made safe, broken between them, and within one that is too
+    long. is_ours: whether the texts are words of ours, which another language says otherwise."""
     texts = [localize(part, view) if is_ours else part for part in parts]
     pieces = [(row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
@@ -153,8 +154,8 @@ def _merge_notes(document: AboutText) -> list[str]:
     return [merge_note, message("weights to a word are summed, from a word averaged")]
 
 
-def _depth(model: ModelPart, view: View) -> str:
-    """Such as `6 layers × 12 heads`."""
+def _layers_and_heads(model: ModelPart, view: View) -> str:
+    """How many layers attend, and their heads, such as `6 layers × 12 heads`."""
     by = spell(" × ", ascii=view.ascii)
     if model.attending < model.layers:
         layers = message("{attending} of {layers} layers attend", attending=model.attending, layers=model.layers)
@@ -190,7 +191,7 @@ def _conventions(attention: AttentionPart, view: View) -> list[str]:
 
 
 def mask_and_position(mask: str, position: str, view: View) -> tuple[str, str]:
-    """Such as `mask causal`, `position none`."""
+    """The mask and the position encoding in words, such as `mask causal`, `position none`."""
     none, safe_position = message("position none"), safe(position, ascii=view.ascii)
     position_text = none if position == "none" else message("position {position}", position=safe_position)
     return mask_name(safe(mask, ascii=view.ascii)), position_text
@@ -272,6 +273,7 @@ def screen_of(schema: str) -> Screen:
     draw = getattr(module, f"{name}_screen", None) or partial(draw_parts, getattr(module, f"{name.upper()}_PARTS"))
 
     def screen(document: Any, view: View) -> Lines:
+        """The screen of a document with its unknown words marked."""
         marked_document = mark_unknown_words(document)
         lines: Lines = draw(marked_document, view)
         if marked_document is document:

@@ -137,7 +137,7 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
 
 
 def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
-    """Places of the words to show."""
+    """The places of the words to show: of a long text those around the chosen and the strongest ones."""
     if view.full or len(words) <= WINDOW:
         return list(range(len(words)))
     order = sorted(
@@ -249,7 +249,7 @@ def run_answer(document: RunDocument, view: View) -> Lines:
     and the answer in words."""
     queries, head_links = document.queries, strongest(document)
     if queries:
-        shares, chosen_indices = _from_query(document, queries[0], head_links), frozenset(queries)
+        shares, chosen_indices = _shares_from_query(document, queries[0], head_links), frozenset(queries)
     else:
         link = _link_of_choice(document, head_links)
         shares = _received_shares(document, head_links)
@@ -291,7 +291,7 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
 
 
 def _tint_sentence(document: RunDocument) -> Message:
-    """What the tint shows."""
+    """What the tint of the words shows, in a sentence."""
     heads = _heads(document)
     kinds = document.links_leave_out or ()
     links = (
@@ -349,7 +349,7 @@ def _heads(document: RunDocument) -> list[RunHead]:
     return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
 
 
-def _from_query(document: RunDocument, query: int, head_links: Sequence[HeadLink]) -> list[float | None]:
+def _shares_from_query(document: RunDocument, query: int, head_links: Sequence[HeadLink]) -> list[float | None]:
     """What each key gets from the query: the weights of the only head, or the strongest link to it of any head."""
     count = len(document.tokens)
     head_rows = [rows[0, :count] for rows in (as_matrix(head.weights) for head in _heads(document)) if len(rows)]
@@ -490,7 +490,7 @@ def format_number(value: float, view: View) -> str:
 
 def find_answer(document: FindDocument, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
-    visible = _by_weight(document)
+    visible = _heads_by_weight(document)
     answer_lines = sentences(find_sentences(document, view), view)
     if not visible:
         return answer_lines
@@ -503,7 +503,7 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     return stack(tinted_sentence, tint, answer_lines)
 
 
-def _by_weight(document: FindDocument) -> list[FoundHead]:
+def _heads_by_weight(document: FindDocument) -> list[FoundHead]:
     """The heads in which the query sees the key, that of the largest weight first."""
     visible = [head for head in document.heads if head.rank is not None]
     return sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
@@ -513,7 +513,7 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
     """The answer in words: the head in which the link is strongest, and in how many it is the query's strongest."""
     ends = (document.query, document.key)
     query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
-    visible = _by_weight(document)
+    visible = _heads_by_weight(document)
     if not visible:
         hidden = say(view, "{query} cannot see {key}: the mask hides it in every head.", query=query_text, key=key)
         return [hidden] if document.heads else []

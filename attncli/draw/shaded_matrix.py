@@ -44,7 +44,7 @@ class Palette:
 
     def rgb(self, fraction: float) -> Rgb:
         """The colour at `fraction`, clipped to [0, 1]."""
-        return _rgb(self, round(min(max(0.0, fraction), 1.0) * (LEVELS - 1)))  # in this order NaN is 0
+        return _rgb_of_level(self, round(min(max(0.0, fraction), 1.0) * (LEVELS - 1)))  # in this order NaN is 0
 
     def colour(self, fraction: float) -> str:
         """The colour as `#rrggbb`."""
@@ -57,7 +57,8 @@ class Palette:
 
 
 @cache
-def _rgb(palette: Palette, level: int) -> Rgb:
+def _rgb_of_level(palette: Palette, level: int) -> Rgb:
+    """The colour of one of `LEVELS` steps of a palette."""
     if palette.is_stepped:
         red, green, blue = bytes.fromhex(palette.anchors[level * len(palette.anchors) // LEVELS])
         return red, green, blue
@@ -186,10 +187,11 @@ def normalise(values: NDArray, scale: str, *, low: float | None = None, high: fl
         least, most = (np.log10(most) - 3, np.log10(most)) if most > 0 else (0.0, 0.0)
     else:
         least = min(least, 0.0)
-    return _share_of_range(array, least, most)
+    return _shares_of_range(array, least, most)
 
 
-def _share_of_range(array: NDArray, low: NDArray | float, high: NDArray | float) -> NDArray:
+def _shares_of_range(array: NDArray, low: NDArray | float, high: NDArray | float) -> NDArray:
+    """Where values lie between low and high, in [0, 1], NaN where they are NaN; 0 in a range without extent."""
     extent = np.asarray(high - low, np.float64)
     usable = np.isfinite(extent) & (extent > 0)
     scaled = (array - np.where(usable, low, 0.0)) / np.where(usable, extent, 1.0)
@@ -251,7 +253,7 @@ WINDOWS = {"rows": message("rows {spans} of {count}"), "dimensions": message("di
 
 
 def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
-    """Such as `rows 0–6, 39 of 40`; "" when nothing is left out.
+    """Which rows or columns are shown, such as `rows 0–6, 39 of 40`; "" when nothing is left out.
 
     positions: what is shown, None for a gap. numbers: all row or column numbers. what: "rows" or "dimensions".
     """
@@ -356,7 +358,7 @@ def matrix(
 
 
 def _labels(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
-    """The texts made safe; `count` empty names for none."""
+    """Names of rows or columns: the texts as labels, or `count` empty ones where there are no texts."""
     return [""] * count if texts is None else [label(text, ascii=view.ascii) for text in texts]
 
 
@@ -429,7 +431,7 @@ class Grid:
 
     @property
     def left(self) -> int:
-        """Cells before the first column."""
+        """Cells before the first column: the row number and the name."""
         return self.index_width + 1 + self.name_width + 1
 
     @property
@@ -453,22 +455,25 @@ class Grid:
     def panel(self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False) -> Lines:
         """The table of these columns under a line of positions and a line of names."""
         out = [
-            self._positions(columns, slots, peak),
+            self._column_numbers(columns, slots, peak),
             *([self._column_names(columns, slots)] if any(self.columns) else []),
         ]
-        return Lines((*out, *(self._row(row, columns, slots, peak) for row in rows)))
+        return Lines((*out, *(self._row_line(row, columns, slots, peak) for row in rows)))
 
-    def _positions(self, columns: list[int], slots: list[int], peak: bool) -> Line:
+    def _column_numbers(self, columns: list[int], slots: list[int], peak: bool) -> Line:
+        """The line of the numbers of these columns. peak: whether a column for the largest follows."""
         numbers = [pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " " for column in columns]
         largest = ["   " + localize(LARGEST.strip(), self.view)] if peak else []
         return ((" " * self.left, ""), *((text, FAINT) for text in numbers + largest))
 
     def _column_names(self, columns: list[int], slots: list[int]) -> Line:
+        """The line of the names of these columns, each in its slot."""
         names = [cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii) for column in columns]
         texts = [pad(name, slots[column] - 1, "right") + " " for name, column in zip(names, columns, strict=True)]
         return ((" " * self.left, ""), *((text, "") for text in texts))
 
-    def _row(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
+    def _row_line(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
+        """A row's number, its name, its cells, and its largest if there is a column for that."""
         name = pad(cut(self.rows[row], self.name_width, ascii=self.view.ascii), self.name_width + 1)
         pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index_width, "right") + " ", FAINT), (name, "")]
         pieces += [self._cell(row, column, slots[column]) for column in columns]
@@ -481,6 +486,7 @@ class Grid:
         return tuple(pieces)
 
     def _cell(self, row: int, column: int, slot: int) -> Piece:
+        """A number in its slot, with its shade, and marked if it is its row's largest."""
         value = float(self.values[row, column])
         if np.isnan(value):
             return pad(self.empty, slot - 1, "right") + " ", FAINT
@@ -494,7 +500,8 @@ class Grid:
 
 
 class HeadGrid(NamedTuple):
-    """values: [layer, head], NaN where there is none. layers, heads: their numbers, ascending."""
+    """A number of every head. values: [layer, head], NaN where there is none. layers, heads: their numbers,
+    ascending."""
 
     values: NDArray
     layers: list[int]

@@ -89,8 +89,8 @@ def table(
     box = Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii) if total else None
     frame_columns = [
         Column(
-            _cell(names[index], view),
-            _cell(total[index], view) if index < len(total) else "",
+            _rich_cell(names[index], view),
+            _rich_cell(total[index], view) if index < len(total) else "",
             justify="right" if is_right[index] else "left",
             style=FAINT if index in faint else "",
             no_wrap=is_kept[index],  # what may wrap is cut first
@@ -107,7 +107,10 @@ def table(
         for place, row in enumerate(rows):
             weight = "bold" if place == strong else ""
             frame.add_row(
-                *(_bar(row[column], view) if column == bars else _cell(row[column], view, weight) for column in band)
+                *(
+                    _rich_bar(row[column], view) if column == bars else _rich_cell(row[column], view, weight)
+                    for column in band
+                )
             )
         blocks.append(lay_out(frame, view))
     return fit_to_view(stack(top, stack_spaced(*blocks)), view)
@@ -157,13 +160,15 @@ def _bands(rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequen
     return bands
 
 
-def _bar(bar_text: str, view: View) -> Text:
+def _rich_bar(bar_text: str, view: View) -> Text:
+    """A bar as a text of Rich in two styles, which is never wrapped."""
     from rich.text import Text
 
     return Text.assemble(*bar_pieces(bar_text, bar_style(view)), no_wrap=True, overflow="crop")
 
 
-def _cell(text: str, view: View, style: str = "") -> Text:
+def _rich_cell(text: str, view: View, style: str = "") -> Text:
+    """A text for a cell of a table of Rich, made safe, cut where it does not fit."""
     from rich.text import Text
 
     # blanks at the end keep decimal points in line
@@ -176,7 +181,7 @@ LONGEST = 32
 
 
 class WeightedLink(Ends, Protocol):
-    """What every link has."""
+    """What every link has: its ends and its weight."""
 
     @property
     def weight(self) -> float:
@@ -239,7 +244,7 @@ def links(
 
 
 def layer_and_head(link: PlacedLink) -> str:
-    """Such as `L5 H11`."""
+    """The head of a link, such as `L5 H11`."""
     return f"L{link.layer} H{link.head}"
 
 
@@ -281,6 +286,7 @@ def vectors(
     shown_rows: ShownPositions = list(range(len(names))) if view.full else first_and_last(len(names), ROWS, last=1)
 
     def panel(columns: ShownPositions) -> Lines:
+        """The table of these dimensions, None for those left out, with the length of each row."""
         gap = pad(".." if view.ascii else "…", VECTOR_GAP, "right")
         heads = [gap if column is None else pad(str(column), slot, "right") for column in columns]
         out: list[Line] = [((" " * side_width, ""), *((text, FAINT) for text in (*heads, pad("|x|", norm, "right"))))]
@@ -411,7 +417,7 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
             values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
                 blocks.append(vectors(values, (), view, title=stage_table.title, note=note))
-            elif values is not None and not _idle(part, stages):
+            elif values is not None and not _did_nothing(part, stages):
                 blocks.append(_stage_values(stage_table, values, note, document, view))
     if not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
@@ -420,8 +426,8 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     return stack_spaced(*blocks)
 
 
-def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
-    """Whether a step that scores may be spared did nothing: they are the same as before it."""
+def _did_nothing(part: str, stages: Mapping[str, Numbers]) -> bool:
+    """Whether a step on scores changed none: they are the same as before it."""
     before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
     if part not in before:
         return False
@@ -430,6 +436,7 @@ def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
 
 
 def _stage_values(stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
+    """The numbers of a stage: a matrix of queries and keys, or a vector a row."""
     texts = [token.text for token in document.tokens]
     numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
     rows = texts if numbers is None else [texts[index] for index in numbers]

@@ -161,7 +161,7 @@ def _is_token(entry: Any) -> bool:
 
 
 class Ends(Protocol):
-    """What leads from a query to a key, by their positions."""
+    """A link from a query to a key, by their positions."""
 
     @property
     def query(self) -> int:
@@ -173,7 +173,7 @@ class Ends(Protocol):
 
 
 class HeadEnds(Ends, Protocol):
-    """Such a link of a head that is known."""
+    """A link of a head that is known, from a query to a key."""
 
     @property
     def layer(self) -> int:

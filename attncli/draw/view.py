@@ -33,7 +33,7 @@ class View:
     width: terminal cells, at least 20. height: terminal lines, None if unknown or endless.
     color: whether styles may be used; without it, shades are drawn with characters.
     ascii: only ASCII leaves the program. precision: digits after the point.
-    scale_colors: "linear", "log" or "row" (see `palette.normalise`). top: how many links or rows of a ranking.
+    scale_colors: "linear", "log" or "row" (see `shaded_matrix.normalise`). top: how many links or rows of a ranking.
     show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
     lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
     colors: how many colours it has, "truecolor", "256" or "16".

@@ -198,6 +198,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
     def weights_of(
         layer: int, head: int, weights: Numbers, scores: Numbers | UnsetType = UNSET, pool: int = 1
     ) -> HeadWeights:
+        """A head and its weights, under its name."""
         return HeadWeights(head_name(layer, head, view), layer, head, weights, scores, pool)
 
     match document:
@@ -254,6 +255,7 @@ def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
     """A head's metrics and those of uniform weights, as figures draw them."""
 
     def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
+        """The number of each metric."""
         return {name: metric.value for name, metric in (metrics or {}).items()}
 
     name = head_name(head.layer, head.head, view)
@@ -418,8 +420,9 @@ def _grid_map(caption: str, numbers: Iterable[tuple[int, int, float | None]]) ->
 def figure(
     document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en", room: float = math.inf
 ) -> Drawing | None:
-    """What a document shows, drawn; None for one whose shape is its text. Raises InputError where it holds nothing to
-    draw. scale: as for maps on a screen. room: points from left to right that it may take (see `Style.room`)."""
+    """The drawing of what a document shows; None for one whose shape is its text. Raises InputError where it holds
+    nothing to draw. scale: as for maps on a screen. room: points from left to right that it may take (see
+    `Style.room`)."""
     drawing, view, document = Drawing(theme, room=room), View(lang=lang), mark_unknown_words(document)
     match document:
         case RunDocument() if document.region_shares is not UNSET:
@@ -463,6 +466,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
     from attncli.draw.screen_header import screen_of
 
     def member(path: str) -> str:
+        """The text of a member of the document, found by its path; "" where it has none."""
         value: Any = document
         for name in path.split("."):
             value = getattr(value, name, "")
@@ -481,6 +485,7 @@ def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, vi
     """The head that differs most: either side and their signed difference; then the largest difference of each head."""
 
     def size(head: ComparedHead) -> float:
+        """How much the most changed weight of a head differs."""
         return abs(head.change.value) if head.change else 0.0
 
     most_changed = max(document.heads, key=size)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
-from attncli.draw.figures.drawing import Drawing, broken_to_fit, from_right, shorten_to_fit, width
+from attncli.draw.figures.drawing import Drawing, broken_to_fit, is_from_right, shorten_to_fit, width
 from attncli.draw.heatmap import pool
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label, last_part, safe
@@ -81,6 +81,7 @@ def draw_curves(
     wide = max(min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0)
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
+        """Where a point lies on the paper."""
         x, y = (math.log10(number) for number in point)
         return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (1 - (y - y0) / ((y1 - y0) or 1))
 
@@ -155,7 +156,7 @@ def draw_sentence(
             x, y = 0.0, y + 21
         places.append((x, y, wide))
         x += wide + 8
-    if from_right("".join(words)):
+    if is_from_right("".join(words)):
         edge = max(x + wide for x, _, wide in places)
         places = [(edge - x - wide, y, wide) for x, y, wide in places]
     for index, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
@@ -178,7 +179,7 @@ TITLE_LINES = 6
 
 
 def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
-    """Write the title and what is to be known of it. Returns where the figure begins."""
+    """Write the title of a figure and the line below it. Returns where the figure begins."""
     title_lines = broken_to_fit(title, 12, min(400.0, drawing.room / 1.08))
     if len(title_lines) > TITLE_LINES:
         title_lines = [*title_lines[: TITLE_LINES - 1], f"{title_lines[TITLE_LINES - 1][:-1].rstrip()}…"]
@@ -281,7 +282,7 @@ def draw_maps(
         if rows * ((drawing.room - edge) / fewer + 19) <= 1.5 * drawing.room:
             across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
-    block = max(_pool(drawing, figure_map, None if are_few else small) for figure_map in maps)
+    block = max(_pool_size(drawing, figure_map, None if are_few else small) for figure_map in maps)
     scale = ROOTS if block > 1 and scale == "linear" else scale
     high = {
         kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)
@@ -289,7 +290,7 @@ def draw_maps(
     left, begin, bottom = edge, top, top
     layer, in_row = "", 0
     for index, figure_map in enumerate(maps):
-        is_wide = are_few and left + _extent(drawing, figure_map) > drawing.room
+        is_wide = are_few and left + _map_width(drawing, figure_map) > drawing.room
         is_new = is_narrow and figure_map.short[0] != layer
         if index and (is_wide or is_new or in_row == across):
             in_row = 0
@@ -327,8 +328,8 @@ def _draw_map(
     """One map; returns its right and lower edge. small: points along it among many; None for one that has room."""
     rows, columns = figure_map.values.shape
     with_words = small is None
-    words, cell = with_words and _shows_words(drawing, figure_map), _cell(drawing, figure_map, small)
-    edge = _edge(figure_map) if words else 0
+    words, cell = with_words and _shows_words(drawing, figure_map), _cell_size(drawing, figure_map, small)
+    edge = _left_words_width(figure_map) if words else 0
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     level = widest <= CELL
     # words that lean take more of a row than their height: where cells are narrower they stand upright
@@ -346,7 +347,7 @@ def _draw_map(
     x, y = left + edge, top + 14 + room
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
     palette = drawing.theme.signed if figure_map.signed else drawing.theme.weights
-    pooled = pool(figure_map.values, _pool(drawing, figure_map, small), "signed")
+    pooled = pool(figure_map.values, _pool_size(drawing, figure_map, small), "signed")
     colours = colour_cells(pooled, palette, "signed" if figure_map.signed else scale, high)
     drawing.cells(x, y, columns * cell, rows * cell, colours)
     slant = 0.0
@@ -371,46 +372,48 @@ def _draw_map(
 def _shows_words(drawing: Drawing, figure_map: FigureMap) -> bool:
     """Whether a map's words are written at its edges: not of many, nor where their cells are too small for them."""
     rows, columns = figure_map.values.shape
-    return rows <= MOST_NAMES and columns <= MOST_LABELS and _worded_cell(drawing, figure_map) >= LOW - 0.5
+    return rows <= MOST_NAMES and columns <= MOST_LABELS and _worded_cell_size(drawing, figure_map) >= LOW - 0.5
 
 
-def _edge(figure_map: FigureMap) -> float:
+def _left_words_width(figure_map: FigureMap) -> float:
     """Points of the words at a map's left edge."""
     return min(max((width(word, SIZE) for word in figure_map.rows), default=0.0), 90.0) + 6
 
 
-def _slant(figure_map: FigureMap) -> float:
+def _slant_width(figure_map: FigureMap) -> float:
     """Points by which the words above a map may lean over its right edge."""
     return min(max((width(word, SIZE) for word in figure_map.columns), default=0.0), 90.0) * 0.65
 
 
-def _worded_cell(drawing: Drawing, figure_map: FigureMap) -> float:
+def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points along a cell of a map whose words are written at its edges."""
     rows, columns = figure_map.values.shape
     natural = CELL if rows <= MOST_LABELS else LOW
-    return min(natural, (drawing.room - _edge(figure_map) - _slant(figure_map)) / columns)
+    return min(natural, (drawing.room - _left_words_width(figure_map) - _slant_width(figure_map)) / columns)
 
 
-def _cell(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
+def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
     """Points along a cell of a map. small: those along one among many."""
     largest = max(figure_map.values.shape)
     if small is not None:
         return small / largest
     if _shows_words(drawing, figure_map):
-        return _worded_cell(drawing, figure_map)
+        return _worded_cell_size(drawing, figure_map)
     return max(min(LARGE, drawing.room) / largest, 0.3 if math.isinf(drawing.room) else 0.0)
 
 
-def _extent(drawing: Drawing, figure_map: FigureMap) -> float:
+def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points from left to right that a map by itself takes."""
-    cells = figure_map.values.shape[1] * _cell(drawing, figure_map, None)
-    return cells + (_edge(figure_map) + _slant(figure_map) if _shows_words(drawing, figure_map) else 0.0)
+    cells = figure_map.values.shape[1] * _cell_size(drawing, figure_map, None)
+    return cells + (
+        _left_words_width(figure_map) + _slant_width(figure_map) if _shows_words(drawing, figure_map) else 0.0
+    )
 
 
-def _pool(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
+def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
     """How many cells a side of a map are drawn as one: cells smaller than a point are not drawn wherever a picture takes
     the nearest one, and thin lines of a map vanish. A narrow figure, which is for paper, has two dots in a point."""
-    dots = _cell(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
+    dots = _cell_size(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
     largest = max(figure_map.values.shape)
     return -(-largest // max(round(largest * dots), 1))
 

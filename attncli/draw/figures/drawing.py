@@ -47,7 +47,7 @@ def text_runs(text: str) -> list[str]:
     return [piece for part in parts for piece in SEVERAL.split(part) if piece]
 
 
-def from_right(text: str) -> bool:
+def is_from_right(text: str) -> bool:
     """Whether most letters of a text are written from right to left."""
     letters = [letter for letter in text if letter.isalpha()]
     return 2 * sum(map(_is_leftward, letters)) > len(letters)
@@ -194,7 +194,7 @@ class Drawing:
         self.reach(x + wide, y + tall)
         self.pieces.append(
             f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" preserveAspectRatio="none" '
-            f'style="image-rendering:pixelated" href="data:image/png;base64,{b64encode(_png(colours)).decode()}"/>'
+            f'style="image-rendering:pixelated" href="data:image/png;base64,{b64encode(_png_bytes(colours)).decode()}"/>'
         )
 
     def reach(self, x: float, y: float) -> None:
@@ -251,7 +251,7 @@ def broken_to_fit(text: str, size: float, room: float) -> list[str]:
     return [shorten_to_fit(line.rstrip(), size, room) for line in lines]
 
 
-def _png(colours: np.ndarray) -> bytes:
+def _png_bytes(colours: np.ndarray) -> bytes:
     """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
     tall, wide, _ = colours.shape
     lines = np.concatenate([np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1).tobytes()
@@ -369,7 +369,8 @@ def _pdf_of_svg(svg: str) -> bytes:
 
 
 def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
-    """What is raised where a library fails at a figure: the user's own interruption goes on as it is."""
+    """What is raised where a library fails at a figure: the user's own interruption as it is, else an
+    UnsupportedError."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
     return UnsupportedError("{by} cannot draw this figure as {suffix}", expected="a .svg figure", by=by, suffix=suffix)
@@ -397,12 +398,12 @@ def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
     """A screen's lines, drawn with colour (see `View`). Every text is escaped; same screen, same bytes."""
     drawing = Drawing(theme, mono=True)
     for index, row in enumerate(block.rows):
-        _line(drawing, row, index * TALL)
+        _draw_line(drawing, row, index * TALL)
     drawing.reach(block.width * LETTER_WIDTH, len(block.rows) * TALL)
     return drawing
 
 
-def _line(drawing: Drawing, row: Line, top: float) -> None:
+def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
     """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin; a bar is one
     rectangle, without the seams of its characters."""
     cell_index = 0
@@ -433,6 +434,7 @@ def _colours(style: str, theme: Theme) -> tuple[str, str]:
     """Colour in front and behind ("" for none), from a Rich style such as `bold #000000 on #fde725`."""
 
     def colour(word: str) -> str:
+        """The colour of a word of a style."""
         return COLOURS[word][theme is DARK] if word in COLOURS else word
 
     before, _, behind = style.partition("on ")

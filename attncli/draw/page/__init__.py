@@ -67,7 +67,7 @@ def deflate(data: bytes) -> bytes:
 
 
 def element(name: str, data: bytes) -> bytes:
-    """A block as an element that a script finds by its id."""
+    """A block of data as an HTML element that a script finds by its id."""
     return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
 
 
@@ -203,14 +203,14 @@ class PageHeads:
         return entry
 
     def _share_block(self, key: str, numbers: FixedPoint | Floats) -> str:
-        """The key of vectors that several heads use, which are kept once."""
+        """Keep vectors that several heads use once, and count their users. Returns the key."""
         if key not in self.blocks:
             self._add_block(key, vector_bytes(numbers))
         self._users[key] = self._users.get(key, 0) + 1
         return key
 
     def _add_block(self, key: str, data: bytes) -> str:
-        """The key of data that are kept now, and count."""
+        """Keep data under a key, deflated, and count them. Returns the key."""
         self.blocks[key] = deflate(data)
         self.size += len(self.blocks[key]) * 4 // 3
         return key
@@ -304,7 +304,7 @@ def as_json(meta: Mapping[str, Any]) -> str:
 
 
 def csp_hash(text: str) -> str:
-    """The text as a source expression of a content security policy."""
+    """The hash of a script or a style as a content security policy names it."""
     return "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"
 
 
@@ -440,6 +440,7 @@ def _band_entries(bands: Bands) -> list[list[Any]]:
     there."""
 
     def covers(inner: tuple[Mapping[str, str], int, int], first: int, behind: int) -> bool:
+        """Whether a band is smaller than this one and holds its middle."""
         return inner[2] - inner[1] < behind - first and inner[1] <= (first + behind) / 2 < inner[2]
 
     return [[*band, *([1] if any(covers(inner, *band[1:]) for inner in bands) else [])] for band in bands]
@@ -651,8 +652,8 @@ LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
 
 
 def answer_of(document: Document) -> Answer:
-    """What a document's screen answers in words, by language, with what its model does not know; empty for a kind that
-    has no answer of its own."""
+    """What a document's screen answers in words, by language, with what is to be said of unknown words; empty for a
+    kind that has no answer of its own."""
     answer = screen_of(document.schema).sentences
     if answer is None:
         return {}
@@ -706,6 +707,7 @@ def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
     """A sentence whose claims lead to words of a page that has only those at `places`."""
 
     def move(match: re.Match[str]) -> str:
+        """The place in the page of a word of the whole text; nothing for a word that is not there."""
         place = int(match[2])
         return f"&{match[1]}={places.index(place)}" if place in places else ""
 
@@ -715,7 +717,7 @@ def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
 
 
 def start_of(document: Document) -> Mapping[str, str]:
-    """Where the page of a document begins: its view, and the words that it is about."""
+    """What the page of a document shows first: its view, and the head and words that it is about."""
     match document:
         case FindDocument():
             return {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}

@@ -69,7 +69,7 @@ def guide(
     lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
     if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
-    for index, screen in enumerate((lines,) if pager is False else _screens(lines, view, environment)):
+    for index, screen in enumerate((lines,) if pager is False else _split_into_screens(lines, view, environment)):
         if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
         environment.write(as_text(screen, view).encode("utf-8", "backslashreplace"))
@@ -125,7 +125,7 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
     return True
 
 
-def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
+def _split_into_screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
     """A page cut into what one screen holds, with a line to spare, where someone at a terminal turns it; else whole."""
     from attncli.draw.lines import Lines
     from attncli.draw.safe import cells
@@ -153,7 +153,7 @@ guide_app = command_app(guide, essentials="--markdown --pager --lang --color")
 
 
 def contents(titles: Mapping[str, str], view: View) -> Lines:
-    """Every page's name and title."""
+    """The screen of bare `attn guide`: the name and the title of every page."""
     from attncli.draw.lines import remark, stack
     from attncli.draw.tables import table
 

@@ -64,7 +64,11 @@ def view(
     attn view run.json --as heads
     """
     environment: Environment = ctx.obj
-    document = _piped_document(environment, file) if _is_pipe(file, environment) else open_document(file, output.top)
+    document = (
+        _piped_document(environment, file)
+        if _comes_through_pipe(file, environment)
+        else open_document(file, output.top)
+    )
     if show_as == "heads":
         document = _as_heads(document, file)
     from attncli.documents import name_of
@@ -116,11 +120,12 @@ def record_of(document: Document, file: Path) -> RunRecord:
         return tensors_record(read_tensors(file, allow_nonfinite=True), document)
     record = document_record(document)
     if record is None:
-        raise _no_heads(document, file)
+        raise _no_heads_error(document, file)
     return record
 
 
-def _no_heads(document: Document, file: Path) -> InputError:
+def _no_heads_error(document: Document, file: Path) -> InputError:
+    """The error for a document that holds no heads, with what to do instead."""
     compared = document.schema == "attn.compare/1"  # its two sides have a page, and no room in the explorer
     hints = {"attn.compare/1": "attn view FILE --html FILE", "attn.scan/1": "attn scan show FOLDER --html FILE"}
     kinds = message("one of run, heads, find, compare, cross, tensors, ablate, logits or patch")
@@ -163,7 +168,7 @@ def _with_messages(fields: dict[str, Any], where: str) -> Document:
     return translatable_warnings(document)
 
 
-def _is_pipe(file: Path, environment: Environment) -> bool:
+def _comes_through_pipe(file: Path, environment: Environment) -> bool:
     """Whether a document comes through standard input, called `-`, or the pipe of a command, `<(…)`."""
     from attncli.inputs.files import DESCRIPTORS
 
@@ -181,6 +186,7 @@ def _piped_document(environment: Environment, file: Path) -> Document:
 
 
 def _as_heads(document: Document, file: Path) -> HeadsDocument:
+    """The `attn.heads/1` document of a saved run. Raises InputError for a document of another kind."""
     from attncli.features.heads.document import HeadsDocument
     from attncli.features.run.document import RunDocument
     from attncli.features.view.compute import heads_of_run

@@ -57,7 +57,7 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
             expected="metadata that says what ran",
             hint="attn tensors FILE",
         )
-    members = {name: _parse_value(name, metadata[name], where) for name in (*HEAD, "empty_rows") if name in metadata}
+    members = {name: _metadata_value(name, metadata[name], where) for name in (*HEAD, "empty_rows") if name in metadata}
     head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
     for name, array in tensors.items():
@@ -132,7 +132,7 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
 
 
 def _unknown_notes(part: Part) -> list[str]:
-    """What was warned of in the texts that a part of a document has."""
+    """The warnings of unknown words in the texts of a part of a document."""
     notes: list[str] = []
     for text_name, tokens_name in TEXTS.items():
         text, rows = getattr(part, text_name, None), getattr(part, tokens_name, None)
@@ -226,7 +226,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
     )
 
 
-def _parse_value(name: str, value: str, where: str) -> Any:
+def _metadata_value(name: str, value: str, where: str) -> Any:
     """One member of the metadata, which is JSON text."""
     content, what = value.encode("utf-8", "surrogatepass"), message("JSON in the metadata {name}", name=name)
     return parse_object(b'{"value":' + content + b"}", where, what)["value"]
