@@ -107,13 +107,8 @@ def beside(
             for start in range(0, len(blocks), most)
             for first in range(start, min(start + most, len(blocks)), fitting)
         ]
-    begins = (side,) if side is not None and edge else ()
-    return stack_spaced(
-        *(
-            _in_a_row((*begins, *group), [edge, *[slot] * len(group)] if edge else [slot] * len(group))
-            for group in groups
-        )
-    )
+    begins, edges = ((side,), [edge]) if side is not None and edge else ((), [])
+    return stack_spaced(*(_in_a_row((*begins, *group), [*edges, *[slot] * len(group)]) for group in groups))
 
 
 def _in_a_row(blocks: Sequence[Lines], slots: Sequence[int]) -> Lines:

@@ -203,16 +203,13 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     part = document.region_shares
     assert part is not UNSET
     assert document.regions is not UNSET
+    names = [quote_text(region_name(region.name, view), view) for region in document.regions]
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
     query = quoted_token(document.tokens, part.query, view)
     if not order:
         return [say(view, "{query} can see no word: its weights and its output are 0.", query=query)]
     shares = [
-        message(
-            "{share} is in {region}",
-            share=_percent_or_dash(part.share[place]),
-            region=quote_text(region_name(document.regions[place].name, view), view),
-        )
+        message("{share} is in {region}", share=_percent_or_dash(part.share[place]), region=names[place])
         for place in order[:MOST_REGIONS]
     ]
     answer_sentences = [say(view, "Of what {query} looks at, {shares}.", query=query, shares=listing(shares))]
@@ -223,16 +220,12 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     }
     if len(ratios) > 1:
         most, least = (choose(ratios, key=lambda place: ratios[place]) for choose in (max, min))
-        answer_sentences.append(
-            say(
-                view,
-                "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio} times.",
-                most=quote_text(region_name(document.regions[most].name, view), view),
-                most_ratio=f"{ratios[most]:.2f}",
-                least=quote_text(region_name(document.regions[least].name, view), view),
-                least_ratio=f"{ratios[least]:.2f}",
-            )
+        places = {"most": names[most], "least": names[least]}
+        places |= {"most_ratio": f"{ratios[most]:.2f}", "least_ratio": f"{ratios[least]:.2f}"}
+        template = message(
+            "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio} times."
         )
+        answer_sentences.append(say(view, template, **places))
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
@@ -245,17 +238,10 @@ def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
     for place in region_order(part):
         heads = ranked_heads(part, place)
         if heads and document.regions[place].name != REST and len(parts) < MOST_REGIONS:
-            head = heads[0]
-            parts.append(
-                message(
-                    "{region} in L{layer}H{head} ({share}, {ratio} times)",
-                    region=quote_text(region_name(document.regions[place].name, view), view),
-                    layer=head.layer,
-                    head=head.head,
-                    share=_percent_or_dash(head.share[place]),
-                    ratio=_times_text(head.share[place], head.even[place]),
-                )
-            )
+            head, name = heads[0], quote_text(region_name(document.regions[place].name, view), view)
+            share, ratio = _percent_or_dash(head.share[place]), _times_text(head.share[place], head.even[place])
+            places = {"region": name, "layer": head.layer, "head": head.head, "share": share, "ratio": ratio}
+            parts.append(message("{region} in L{layer}H{head} ({share}, {ratio} times)", **places))
     query = quoted_token(document.tokens, part.query, view)
     if not parts:
         return []

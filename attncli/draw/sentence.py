@@ -254,11 +254,9 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         link = _link_of_choice(document, head_links)
         shares = _received_shares(document, head_links)
         chosen_indices = frozenset(() if link is None else (link.query,))
-    return stack(
-        sentence(words(document.text, document.tokens, shares, chosen_indices), view),
-        remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines(),
-        sentences(run_sentences(document, view), view),
-    )
+    tinted_sentence = sentence(words(document.text, document.tokens, shares, chosen_indices), view)
+    tint = remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines()
+    return stack(tinted_sentence, tint, sentences(run_sentences(document, view), view))
 
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
@@ -273,44 +271,37 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
         if link.weight < head_links[0].weight:
             note = message("Queries that see a single key are not counted: all of their weight is there.")
             answer_sentences.append(say(view, note))
-    none = (
-        message(
-            "No link is left to name: words that the model does not know, special tokens, the "
-            "word itself, its neighbours and the first word are not counted (--all-links counts "
-            "all)."
+    if tokens and not answer_sentences and (kinds := document.links_leave_out):
+        none = message(
+            "No link is left to name: special tokens, the word itself, its neighbours and the first word are not "
+            "counted (--all-links counts all)."
         )
-        if "unknown" in (document.links_leave_out or ())
-        else message(
-            "No link is left to name: special tokens, the word itself, its neighbours and the "
-            "first word are not counted (--all-links counts all)."
+        none_known = message(
+            "No link is left to name: words that the model does not know, special tokens, the word itself, its "
+            "neighbours and the first word are not counted (--all-links counts all)."
         )
-    )
-    if tokens and not answer_sentences and document.links_leave_out:
-        answer_sentences.append(say(view, none))
+        answer_sentences.append(say(view, none_known if "unknown" in kinds else none))
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 def _tint_sentence(document: RunDocument) -> Message:
     """What the tint of the words shows, in a sentence."""
-    heads = _heads(document)
-    kinds = document.links_leave_out or ()
-    links = (
-        message(
-            "tint: the strongest weight that a word gets in any head; words that the model does "
-            "not know, special tokens, the word itself, neighbours and the first token are left "
-            "out"
+    heads, kinds = _heads(document), document.links_leave_out or ()
+    if document.queries and len(heads) == 1:
+        return message("tint: the weight that the word gets")
+    if heads and not document.queries:
+        return message("tint: words that get more than an even share of all weights")
+    if not kinds:
+        return message("tint: the strongest weight that a word gets in any head")
+    if "unknown" not in kinds:
+        return message(
+            "tint: the strongest weight that a word gets in any head; special tokens, the word itself, neighbours and "
+            "the first token are left out"
         )
-        if "unknown" in kinds
-        else message(
-            "tint: the strongest weight that a word gets in any head; special tokens, the word "
-            "itself, neighbours and the first token are left out"
-        )
-        if kinds
-        else message("tint: the strongest weight that a word gets in any head")
+    return message(
+        "tint: the strongest weight that a word gets in any head; words that the model does not know, special tokens, "
+        "the word itself, neighbours and the first token are left out"
     )
-    if document.queries:
-        return message("tint: the weight that the word gets") if len(heads) == 1 else links
-    return message("tint: words that get more than an even share of all weights") if heads else links
 
 
 def strongest(document: RunDocument) -> list[HeadLink]:
