@@ -161,9 +161,7 @@ def _recall_table(document: RetrievalDocument, view: View) -> Lines:
             percent(row.literal),
             percent(row.writes),
             percent(fmean(row.random)) if row.random else "-",
-            f"{percent(min(row.random))}{spell('…', ascii=view.ascii)}{percent(max(row.random))}"
-            if row.random
-            else "-",
+            _percent_range(row.random, view) if row.random else "-",
         ]
         for row in document.verify
     ]
