@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,8 +87,8 @@ def run(
     view = validate_options(output, environment, "run", files=files)
     if batch and not text.lines:
         raise UsageError("--padded pads several texts together, and there is one", expected="--lines as well")
-    every = wants_all_stages(stages, output)
-    if every and words:
+    all_stages = wants_all_stages(stages, output)
+    if all_stages and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
     parts = view.show or frozenset()
     if "implicit" in parts and output.show != "all" and (page.html or output.svg or output.plain or output.table):
@@ -99,31 +99,87 @@ def run(
             hint="attn run --show implicit --json",
         )
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
-    every = every or (bool(parts & SHOWN.keys()) and not words)
-    run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts, regions)
-    if (
-        output.plain
-        and "top" in environment.explicit_options
-        and output.svg is None
-        and _in_tables(output, run_options)
-    ):
+    all_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
+    # else links alone: every weight is for a document, a row, or an answer that leaves out rows without a choice
+    every_weight = output.show is None or all_stages or bool(parts & {"scores", "weights", "output", "maps", "answer"})
+    if output.plain and "top" in environment.explicit_options and output.svg is None and every_weight:
         raise UsageError("--top is about links, and --plain lists every weight", expected="--show links as well")
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
+    is_data = output.json or output.ndjson or output.plain
+    hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
+
+    def on_cost(expected: CostEstimate, count: int) -> None:
+        request.refuse_memory(expected.peak, setup.compute, hint)
+        if is_data:
+            from attncli.draw.encoding import NUMBER_BYTES
+
+            refuse_over(expected.numbers * NUMBER_BYTES[loaded_model.backend.dtype], output, hint)
+        foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
+
+    def document_of(text: Text, padded: BatchTraces | None, recording: Recording | None) -> RunDocument:
+        from attncli.features.run import compute as runs
+
+        foretell_text(environment, len(text.text))
+        tokens = request.tokens_of(loaded_model, text)
+        layers, heads = layers_and_heads(loaded_model, setup.model)
+        text_regions = request.regions_of(environment, regions, text, tokens)
+        is_named = bool(regions.region or regions.regions)
+        keeps_weights = all_stages or save or padded is not None or words
+        keeps_weights = keeps_weights or (output.svg is not None and not is_named)  # a chat's figure is of its weights
+        if text_regions and (keeps_weights or parts & {"scores", "weights", "output", "maps", "shapes"}):
+            if is_named:
+                raise UsageError(
+                    "regions are sums over weights, and no weights are kept",
+                    expected="no --stages, --words, --save, --padded or --show weights beside --region",
+                )
+            text_regions = []
+        tables = every_weight
+        if not is_data:
+            one_layer = len(loaded_model.spec.blocks) == 1 or bool(setup.model.layer or setup.model.head)
+            few_rows = output.full or query is not None or not runs.is_long(len(tokens))
+            tables = every_weight and one_layer and few_rows
+        saved_stages = runs.SavedStages(loaded_model.backend) if save is not None else None
+        with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
+            document = runs.run(
+                loaded_model,
+                text.text,
+                query=query,
+                layers=layers,
+                heads=heads,
+                words=words,
+                matrices=tables or output.svg is not None,
+                stages=all_stages,
+                projections=bool(parts & set(PROJECTIONS)),
+                implicit="implicit" in parts and output.show != "all",  # all: what every model has
+                top=output.top,
+                regions=text_regions,
+                all_links=all_links,
+                whole=output.full or output.svg is not None,
+                tokens=tokens,
+                note=environment.note,
+                on_cost=on_cost,
+                on_trace=None if saved_stages is None else saved_stages.add,
+                progress=on_progress,
+                batch=padded,
+                recording=recording,
+            )
+        if saved_stages is not None and save is not None:
+            runs.save_stages(save, saved_stages, document)
+        if output.svg is not None:
+            write_figure(document, output)
+        # without tables, they were for the picture alone
+        return document if tables else runs.without_tables(document)
 
     def documents() -> Iterator[RunDocument]:
         sources = request.texts(environment, text, single=single)
-        for source_text, padded_batch in (
+        for source_text, padded in (
             _together(loaded_model, list(sources), setup) if batch else ((source_text, None) for source_text in sources)
         ):
             with request.errors_located_in(source_text):
-                recording = page_recording(
-                    page, loaded_model, source_text, layers_and_heads(loaded_model, setup.model)[1], words=words
-                )
-                document = _document(
-                    environment, loaded_model, source_text, setup, output, run_options, padded_batch, recording
-                )
+                which = layers_and_heads(loaded_model, setup.model)
+                recording = page_recording(page, loaded_model, source_text, which[1], words=words)
+                document = document_of(source_text, padded, recording)
                 if page.html is not None:
-                    which = layers_and_heads(loaded_model, setup.model)
                     record = page_record(loaded_model, source_text, *which, words=words, recording_of_run=recording)
                     queries, quiet = record.sides.queries, replace(environment, quiet=True)
                     start = {} if query is None else {"query": str(request.query_index(quiet, queries, query))}
@@ -144,105 +200,6 @@ def _together(model: Model, texts: list[Text], setup: RunSetup) -> Iterator[tupl
     needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).peak * len(texts)
     request.refuse_memory(needed_bytes, setup.compute, "fewer or shorter texts, or no --padded")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What only `attn run` asks for."""
-
-    query: str | None
-    stages: bool
-    save: Path | None
-    all_links: bool
-    words: bool
-    projections: bool
-    parts: frozenset[str]
-    regions: RegionOptions
-
-
-def _in_tables(output: OutputOptions, options: RunOptions) -> bool:
-    """Whether every weight is asked for, in a document, as a row, or for an answer that leaves out rows without a
-    choice; else links alone."""
-    return (
-        output.show is None or options.stages or bool(options.parts & {"scores", "weights", "output", "maps", "answer"})
-    )
-
-
-def _document(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    setup: RunSetup,
-    output: OutputOptions,
-    run_options: RunOptions,
-    batch: BatchTraces | None = None,
-    recording: Recording | None = None,
-) -> RunDocument:
-    from attncli.features.run import compute as runs
-
-    foretell_text(environment, len(text.text))
-    tokens = request.tokens_of(model, text)
-    layers, heads = layers_and_heads(model, setup.model)
-    machine = output.json or output.ndjson or output.plain
-    regions = request.regions_of(environment, run_options.regions, text, tokens)
-    keeps_weights = run_options.stages or run_options.save or batch is not None
-    is_named = bool(run_options.regions.region or run_options.regions.regions)
-    keeps_weights = keeps_weights or (output.svg is not None and not is_named)  # a chat's figure is that of its weights
-    if regions and (
-        keeps_weights or run_options.words or run_options.parts & {"scores", "weights", "output", "maps", "shapes"}
-    ):
-        if is_named:
-            raise UsageError(
-                "regions are sums over weights, and no weights are kept",
-                expected="no --stages, --words, --save, --padded or --show weights beside --region",
-            )
-        regions = []
-    tables = _in_tables(output, run_options)
-    if not machine:
-        short = not runs.is_long(len(tokens)) or output.full
-        one_layer = len(model.spec.blocks) == 1 or bool(setup.model.layer or setup.model.head)
-        tables = tables and one_layer and (short or run_options.query is not None)
-
-    def on_cost(expected: CostEstimate, count: int) -> None:
-        hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
-        request.refuse_memory(expected.peak, setup.compute, hint)
-        if machine:
-            from attncli.draw.encoding import NUMBER_BYTES
-
-            refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
-        foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
-
-    stage_tensors = runs.SavedStages(model.backend) if run_options.save is not None else None
-    with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
-        document = runs.run(
-            model,
-            text.text,
-            query=run_options.query,
-            layers=layers,
-            heads=heads,
-            words=run_options.words,
-            matrices=tables or output.svg is not None,
-            stages=run_options.stages,
-            projections=run_options.projections,
-            implicit="implicit" in run_options.parts and output.show != "all",  # all: what every model has
-            top=output.top,
-            regions=regions,
-            all_links=run_options.all_links,
-            whole=output.full or output.svg is not None,
-            tokens=tokens,
-            note=environment.note,
-            on_cost=on_cost,
-            on_trace=None if stage_tensors is None else stage_tensors.add,
-            progress=on_progress,
-            batch=batch,
-            recording=recording,
-        )
-    if stage_tensors is not None and run_options.save is not None:
-        runs.save_stages(run_options.save, stage_tensors, document)
-    if output.svg is not None:
-        write_figure(document, output)
-    # without tables, they were for the picture alone
-    return document if tables else runs.without_tables(document)
 
 
 run_app = command_app(run, essentials="--query --model --layer --head --mask --weights --brief --json --html --figure")

@@ -118,7 +118,7 @@ def cost_of(
         numbers += (heads * row_count * count * (2 + len(SQUARE) * request.stages) + wide) * request.matrices
         # a bias by position is as large as what it is added to
         least = 2 if request.matrices else 1 + isinstance(attention.position, ADDED)
-        squares = _squares(attention) if everything else least
+        squares = _square_count(attention) if everything else least
         # what is saved is there twice while it is written
         answer_numbers += heads * count * squares * (2 * count * is_saved or row_count * request.matrices)
         most = max(most, attention.heads * count * count * squares)
@@ -133,11 +133,10 @@ def cost_of(
     return replace(running, memory={**running.memory, **parts}, numbers=numbers)
 
 
-def _squares(attention: Attention) -> int:
-    """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
-    biased = isinstance(attention.position, ADDED)
-    terms = len(position_stages(attention.position))
-    return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
+def _square_count(attention: Attention) -> int:
+    """How many arrays [query, key] a head has if every stage is kept; a step that changes nothing shares its array."""
+    terms = len(position_stages(attention.position)) + isinstance(attention.position, ADDED)
+    return 3 + terms + (attention.softcap is not None) + (not shows_all(attention.mask))
 
 
 class BatchTraces(Struct, frozen=True):
@@ -150,7 +149,7 @@ class BatchTraces(Struct, frozen=True):
 
 
 def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection) -> list[BatchTraces]:
-    """Run texts together, as `Model.trace_batch` does. layers, heads: which."""
+    """Run texts together, padded to the longest, and return each one's part. layers, heads: which."""
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
     computing = model.computing(max(map(len, texts)))
@@ -239,7 +238,8 @@ def run(
     rows = None if whole or (matrices and query is None) else rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
     if recurrences:
-        square = implicit_numbers(model.spec, recurrences, heads, len(tokens))
+        implicit_heads = sum(len(_implicit_heads(model.spec, layer, heads)) for layer in recurrences)
+        square = implicit_heads * len(tokens) ** 2
         memory = {**expected.memory, message("implicit weights"): square * SCORE_ITEM[model.backend.dtype]}
         expected = replace(expected, memory=memory, numbers=expected.numbers + square)
     on_cost(expected, len(tokens))
@@ -272,16 +272,16 @@ def run_document(
     rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the heads of the run.
     """
     words = merged_words(tokens, text) if request.words else None
-    words = words if request.span is None else join_words(tokens, text, [request.span], words)
+    if request.span is not None:
+        words = join_words(tokens, text, [request.span], words)
     row_tokens = tokens if words is None else words.words
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
     is_learned = model.identity.source == "checkpoint"
     leave_out = () if request.all_links else kinds_left_out(row_tokens, is_learned=is_learned)
     links = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=leave_out)
-    long = (
-        None
-        if rows is None
-        else BlockCollector(
+    long: BlockCollector | None = None
+    if rows is not None:
+        long = BlockCollector(
             model,
             len(tokens),
             links,
@@ -291,24 +291,22 @@ def run_document(
             progress=progress,
             regions=request.regions,
         )
-    )
     traces: Iterable[LayerTrace] = () if batch is None else batch.traces
-    if batch is None:
+    if batch is None and (request.layers is EVERY or request.layers):
         # scores that are kept could not be overwritten
         scores = request.matrices if long is None else request.query is not None
         keep: Sequence[str] = STAGES if scores else ("weights",)
         keep = SQUARE if request.stages or on_trace is not None else keep
         on_block = None if long is None else long.on_block
-        if request.layers is EVERY or request.layers:
-            traces = (recording or model).trace(
-                tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
-            )
+        traces = (recording or model).trace(
+            tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
+        )
     shapes: list[ShapeRow] = [] if batch is None else batch.shapes
     layers: list[RunLayer] = []
     empty: list[EmptyRow] = []
     warnings: list[str] = notes(model, text, tokens)
     maps: list[PooledMap] = []
-    averages: list[Numbers] = []
+    query_rows: list[Numbers] = []
     region_shares: list[tuple[int, list[int], RegionShares]] = []
     for trace in traces:
         heads = numbers_of(request.heads, model.spec.blocks[trace.layer].attention.heads)
@@ -321,22 +319,23 @@ def run_document(
             maps += long.maps()
             if (shares := long.region_shares()) is not None:
                 region_shares.append((trace.layer, heads, shares))
-            part = single_rows(trace.layer, heads, long.row())
+            part = rows_of_long_text(trace.layer, heads, long.row())
         else:
             part = layer_part(model.backend, trace, heads, stages=request.stages)
             if request.stages and trace.layer == 0:
                 part = _with_embedding(model, tokens, part)
             if words is not None:
                 part = between_words(part, words)
-            links.add(trace.layer, heads, [rows_of(head) for head in part.heads])
-            part = of_query(part, request.query)
+            links.add(trace.layer, heads, [kept_weights(head) for head in part.heads])
+            if request.query is not None:
+                part = rows_of_query(part, request.query)
         if request.query is not None:
-            averages.append(
-                np.asarray(np.mean([rows_of(head)[0][: len(row_tokens)] for head in part.heads], 0, dtype=np.float64))
-            )
+            rows_of_heads = [kept_weights(head)[0][: len(row_tokens)] for head in part.heads]
+            query_rows.append(np.asarray(np.mean(rows_of_heads, 0, dtype=np.float64)))
         if request.matrices:
             layers.append(part)
         del trace, part  # while the next layer is computed
+    query = len(tokens) - 1 if request.query is None else request.query
     return RunDocument(
         **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
         queries=UNSET if request.query is None else [request.query],
@@ -346,12 +345,8 @@ def run_document(
         links=links.strongest(),
         maps=UNSET if long is None or request.regions else maps,
         regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
-        region_shares=region_part(
-            region_shares, len(tokens) - 1 if request.query is None else request.query, request.regions, request.top
-        )
-        if region_shares
-        else UNSET,
-        average=np.mean(averages, 0) if averages else UNSET,
+        region_shares=region_part(region_shares, query, request.regions, request.top) if region_shares else UNSET,
+        average=np.mean(query_rows, 0) if query_rows else UNSET,
         links_leave_out=list(leave_out) or UNSET,
         empty_rows=empty,
         warnings=warnings,
@@ -371,17 +366,17 @@ def region_part(
         for head, row, even in zip(numbers, shares.query, shares.query_even, strict=True)
     ]
 
-    def mean(arrays: Sequence[Numbers]) -> Numbers:
-        return finite_mean(np.concatenate(arrays))
+    def mean(name: str) -> Numbers:
+        return finite_mean(np.concatenate([getattr(shares, name) for *_, shares in layers]))
 
     return RegionPart(
         query=query,
-        share=mean([shares.query for *_, shares in layers]),
-        even=mean([shares.query_even for *_, shares in layers]),
+        share=mean("query"),
+        even=mean("query_even"),
         layers=[layer for layer, *_ in layers],
         by_layer=np.stack([finite_mean(shares.query) for *_, shares in layers]),
-        between=mean([shares.between for *_, shares in layers]),
-        between_even=mean([shares.between_even for *_, shares in layers]),
+        between=mean("between"),
+        between_even=mean("between_even"),
         heads=heads,
         links=region_links(layers, regions, top),
     )
@@ -410,7 +405,7 @@ def region_links(
 
 
 def finite_mean(values: Numbers) -> Numbers:
-    """The mean over the first axis of what is a number; NaN where nothing is."""
+    """The mean over the first axis of the finite entries; NaN where there are none."""
     is_number = np.isfinite(values)
     total: Numbers = np.where(is_number, values, 0).sum(0) / np.where(is_number.any(0), is_number.sum(0), np.nan)
     return total
@@ -430,32 +425,29 @@ def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> Ru
 # What of a layer goes into the document of a run: one query's rows, weights between words, a long text's rows.
 
 
-def rows_of(head: RunHead) -> Numbers:
+def kept_weights(head: RunHead) -> Numbers:
     """The weights of a head that were kept, [query, key]."""
     assert head.weights is not UNSET
     return head.weights
 
 
-def single_rows(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> RunLayer:
-    """A layer of which only one query's rows were kept, or nothing."""
-    head_numbers = enumerate(heads if row else ())
-    parts = [
-        RunHead(head=head, scores=row["masked"][place], weights=row["weights"][place]) for place, head in head_numbers
-    ]
+def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbers]) -> RunLayer:
+    """A layer of which only one query's rows were kept. rows: its "masked" scores and "weights", [head, 1, key]; empty
+    where nothing was kept."""
+    numbered = zip(heads, rows["masked"], rows["weights"], strict=True) if rows else ()
+    parts = [RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered]
     return RunLayer(layer=layer, heads=parts)
 
 
 def between_words(layer: RunLayer, words: Words) -> RunLayer:
     """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
-    heads = [RunHead(head=head.head, weights=words.merge(rows_of(head))) for head in layer.heads]
+    heads = [RunHead(head=head.head, weights=words.merge(kept_weights(head))) for head in layer.heads]
     return RunLayer(layer=layer.layer, heads=heads)
 
 
-def of_query(layer: RunLayer, query: int | None) -> RunLayer:
+def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
     """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs
     are whole."""
-    if query is None:
-        return layer
 
     def take_row(rows: Numbers | UnsetType) -> Numbers | UnsetType:
         return rows if rows is UNSET else rows[query : query + 1].copy()
@@ -609,13 +601,8 @@ def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -
     return sorted(set(layers_with) & set(numbers))
 
 
-def implicit_numbers(spec: Spec, layers: Sequence[int], heads: Selection, count: int) -> int:
-    """How many numbers the implicit weights of these layers are."""
-    return sum(len(_implicit_heads(spec, layer, heads)) for layer in layers) * count * count
-
-
 def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
-    """The heads of a recurrence that a selection has."""
+    """The numbers of the heads of a layer's recurrence that are selected."""
     mixer = spec.blocks[layer].mixer
     assert isinstance(mixer, Recurrence)
     return [head for head in numbers_of(heads, mixer.heads) if head < mixer.heads]

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from attncli.documents import Numbers, ShapeRow, TopLink
+from attncli.documents import ShapeRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.region_tables import (
@@ -81,9 +81,17 @@ FEW = 3
 """Links below the grid of all layers and heads, where nobody asked for more: grid, links and answer fit a screen."""
 
 
+def row_texts(document: RunDocument) -> list[str]:
+    """The texts of the queries that have a row in the document's matrices."""
+    texts = [token.text for token in document.tokens]
+    return [texts[index] for index in document.queries] if document.queries else texts
+
+
 def overview_part(document: RunDocument, view: View) -> Lines:
     """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
-    entries = document.overview or []
+    entries = document.overview
+    if not entries:
+        return remark("no overview in this document", view)
     grid = head_grid((entry.layer, entry.head, None if entry.link is None else entry.link.weight) for entry in entries)
     note = message("strongest link in each head; rows: layers, columns: heads")
     if document.queries:
@@ -92,13 +100,16 @@ def overview_part(document: RunDocument, view: View) -> Lines:
         note = message(
             "strongest link of {token_name} in each head; rows: layers, columns: heads", token_name=token_name
         )
-    return draw_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
+    is_said_below = view.show is None or "links" in view.show
+    picture = draw_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
+    return stack(picture, remark("" if is_said_below else left_out_note(document), view))
 
 
 def average_part(document: RunDocument, view: View) -> Lines:
     """Where the query looks on average over the layers and heads that ran."""
+    if document.average is UNSET:
+        return remark("an average needs --query TOK", view)
     assert document.queries, "an average is that of a query's rows"
-    assert document.average is not UNSET
     query, average = document.queries[0], document.average
     texts = [token.text for token in document.tokens]
     order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
@@ -113,9 +124,8 @@ def links_part(document: RunDocument, view: View) -> Lines:
     place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
     row_count = FEW if view.few and view.show is None and several_layers(document) else view.top
     note = message("weight of a key in its query's row; bars from 0 to 1")
-    link_lines = links(
-        document.links, texts, replace(view, top=row_count), place=place, title="strongest links", note=note
-    )
+    few = replace(view, top=row_count)
+    link_lines = links(document.links, texts, few, place=place, title="strongest links", note=note)
     return stack(link_lines, remark(left_out_note(document), view))
 
 
@@ -130,11 +140,6 @@ LEARNED = {
     "mixed": "O", "out": message("O of all"), "sum": "X + O", "memory": "Y",
 }  # fmt: skip
 """What the texts call the stages, which JSON calls by these names."""
-
-
-def regions_answer(document: RunDocument, view: View) -> Lines:
-    """The answer of a run with regions, as lines."""
-    return sentences(region_sentences(document, view), view)
 
 
 def run_sentences(document: RunDocument, view: View) -> list[str]:
@@ -155,36 +160,22 @@ def run_screen(document: RunDocument, view: View) -> Lines:
     return fit_to_view(draw_parts(RUN_PARTS, document, view), view)
 
 
-def _is_short(document: RunDocument, view: View) -> bool:
-    return view.full or not several_layers(document)
-
-
 def _has_maps(document: RunDocument, view: View) -> bool:
+    """Whether maps are shown unasked: of several heads, no more than fit, and of a long text."""
     least = 1 if len(document.tokens) > ROWS and not document.queries else 2  # a map is whole where a table is not
     return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
 
 
 def _has_tables(document: RunDocument, view: View) -> bool:
+    """Whether tables of numbers are shown unasked: where the document holds any."""
     return bool(document.layers)
 
 
-def _overview(document: RunDocument, view: View) -> Lines:
-    if not document.overview:
-        return remark("no overview in this document", view)
-    said_below = view.show is None or "links" in view.show
-    return stack(overview_part(document, view), remark("" if said_below else left_out_note(document), view))
-
-
-def _answer(document: RunDocument, view: View) -> Lines:
+def answer_part(document: RunDocument, view: View) -> Lines:
+    """The answer of a run: about its regions where it has some, else about its words."""
     if document.region_shares is not UNSET:
-        return regions_answer(document, view)
+        return sentences(region_sentences(document, view), view)
     return stack(run_answer(document, view), run_hint(document, view))
-
-
-def _average(document: RunDocument, view: View) -> Lines:
-    if document.average is UNSET:
-        return remark("an average needs --query TOK", view)
-    return average_part(document, view)
 
 
 def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
@@ -195,25 +186,15 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
     rows = [
         [
             localize(LEARNED.get(row.step, row.step), view),
-            by.join(localize(axis, view) for axis in _axes(row.axes, has_shared_keys)),
+            # keys and values have heads of their own only where several queries' share them
+            by.join(localize("head" if axis == "kv" and not has_shared_keys else axis, view) for axis in row.axes),
             by.join(map(str, row.shape)),
             localize(row.formula, view),
         ]
         for row in shapes
     ]
-    return table(
-        [contextual("column", "step"), "axes", "shape", "formula"],
-        rows,
-        view,
-        align=["left", "left", "right", "left"],
-        title="shapes",
-    )
-
-
-def _axes(axes: Sequence[str], has_shared_keys: bool) -> list[str]:
-    """The axes as a learner meets them: keys and values have heads of their own only where several queries' share
-    them."""
-    return [axis if has_shared_keys or axis != "kv" else "head" for axis in axes]
+    columns = [contextual("column", "step"), "axes", "shape", "formula"]
+    return table(columns, rows, view, align=["left", "left", "right", "left"], title="shapes")
 
 
 def maps_part(document: RunDocument, view: View) -> Lines:
@@ -225,17 +206,16 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         return Lines()
     several = len({layer for layer, _ in heads_with_maps}) > 1
     heads_shown = heads_with_maps if view.full else heads_with_maps[:MAPS]
-    maps = [head_map(layer, head.head, _weights(head), several=several) for layer, head in heads_shown]
+    maps = [head_map(layer, head.head, _visible_weights(head), several=several) for layer, head in heads_shown]
     first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
     parts = [message("rows: queries, columns: keys")]
     parts += [message("each cell the largest of {pool}×{pool} weights", pool=pool)] if pool > 1 else []
     parts += [] if several else [message("layer {layer}", layer=heads_with_maps[0][0])]
     note = listing(parts, " · ")
-    texts = [token.text for token in document.tokens]
-    names = [texts[index] for index in document.queries] if document.queries else texts
     heads = max(sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown)
-    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
+    names, most = row_texts(document), heads if several else None
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
     more = more_maps(len(heads_shown), len(heads_with_maps))
     return stack(heading("maps of the weights", note, view), picture, remark(more, view))
 
@@ -259,16 +239,14 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
             message("words have no {part}: only weights are merged", part=part) if view.show is not None else "", view
         )
     heads_shown = heads if view.full else heads[:1]
-    blocks = [_table(part, layer, head, document, view) for layer, head in heads_shown]
+    blocks = [_table_of_head(part, layer, head, document, view) for layer, head in heads_shown]
     if part == "output":
         if _only_head_is_output(document):
             blocks = []
         shown_layers = {layer for layer, _ in heads_shown}
         blocks += [_layer_output(layer, document, view) for layer in document.layers if layer.layer in shown_layers]
-    return stack(
-        stack_spaced(*blocks),
-        *(_below_weights(document, len(heads), len(heads_shown), view) if part == "weights" else ()),
-    )
+    notes = _notes_below_weights(document, len(heads) - len(heads_shown), view) if part == "weights" else []
+    return stack(stack_spaced(*blocks), *notes)
 
 
 def implicit_part(document: RunDocument, view: View) -> Lines:
@@ -278,15 +256,13 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
     heads = [(layer, head) for layer in document.implicit for head in layer.heads]
     heads_shown = heads if view.full else heads[:1]
     texts = [token.text for token in document.tokens]
-    queries = document.queries or None
-    rows = texts if queries is None else [texts[index] for index in queries]
+    queries, rows = document.queries or None, row_texts(document)
+    is_seen = np.arange(len(texts)) <= np.array(queries or range(len(texts)))[:, None]
     tables = []
     for layer, head in heads_shown:
         place = message("layer {layer} head {head}", layer=layer.layer, head=head.head)
         note = message("{place} · {kind} · rows: queries, columns: keys", place=place, kind=term(layer.kind))
-        values = np.where(
-            np.arange(len(texts)) <= np.array(document.queries or range(len(texts)))[:, None], head.weights, np.nan
-        )
+        values = np.where(is_seen, head.weights, np.nan)
         tables.append(
             matrix(values, rows, texts, view, signed=True, title="implicit weights", note=note, row_numbers=queries)
         )
@@ -297,47 +273,39 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
     return stack(stack_spaced(*tables), remark(meaning, view), remark(more_heads(len(heads) - len(heads_shown)), view))
 
 
-def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:
-    """Which rows see nothing, and how to see the other heads."""
+def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -> list[Lines]:
+    """Which rows see nothing, and how to see the heads that are not shown, so many."""
     blind = sorted({row.query for row in document.empty_rows})
     numbers = listing(map(str, blind[:20]))
-    empty = (
-        plural(
-            "query {numbers} can see no key in some head: weights and output are 0",
-            "queries {numbers} can see no key in some head: weights and output are 0",
-            count=len(blind),
-            numbers=message("{numbers} and more", numbers=numbers) if len(blind) > 20 else numbers,
-        )
-        if blind
-        else ""
+    empty = plural(
+        "query {numbers} can see no key in some head: weights and output are 0",
+        "queries {numbers} can see no key in some head: weights and output are 0",
+        count=len(blind),
+        numbers=message("{numbers} and more", numbers=numbers) if len(blind) > 20 else numbers,
     )
-    return [remark(empty, view, style="yellow"), remark(more_heads(heads - shown_count), view)]
+    return [remark(empty if blind else "", view, style="yellow"), remark(more_heads(hidden_heads), view)]
 
 
 def more_heads(count: int) -> str:
-    """How to see so many heads that are not shown."""
-    return (
-        plural(
-            "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
-            "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
-            count=count,
-        )
-        if count
-        else ""
+    """How to see so many heads that are not shown; "" for none."""
+    more = plural(
+        "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
+        "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
+        count=count,
     )
+    return more if count else ""
 
 
-def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
-    texts = [token.text for token in document.tokens]
-    queries = document.queries or None
-    rows = texts if queries is None else [texts[index] for index in queries]
+def _table_of_head(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
+    """A head's scores, weights or output in numbers; nothing where the document does not hold them."""
     values = getattr(head, part)
     if values is UNSET:
         return Lines()
+    texts = [token.text for token in document.tokens]
     place = message("layer {layer} head {head}", layer=layer, head=head.head)
     note = listing((place, message("weights × values")), " · ")
-    keys = key_names(texts, values) if part != "output" else texts
-    return head_table(part, head, place, rows, keys, view, note=note, row_numbers=queries)
+    keys, numbers = key_names(texts, values) if part != "output" else texts, document.queries or None
+    return head_table(part, head, place, row_texts(document), keys, view, note=note, row_numbers=numbers)
 
 
 def head_table(
@@ -352,21 +320,15 @@ def head_table(
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
     """A head's scores, weights or output in numbers. place: which head. note: of an output."""
-    match part:
-        case "scores":
-            note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
-            return matrix(
-                head.scores, queries, keys, view, signed=True, title="scores", note=note, row_numbers=row_numbers
-            )
-        case "weights":
-            note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
-            weights = visible(head.weights, head.scores)
-            return matrix(
-                weights, queries, keys, view, limits=(0.0, 1.0), title="weights", note=note, row_numbers=row_numbers
-            )
-        case _:
-            assert head.output is not UNSET, "a head without an output has no table of it"
-            return vectors(head.output, queries, view, title="output of the head", note=note, row_numbers=row_numbers)
+    if part == "output":
+        assert head.output is not UNSET, "a head without an output has no table of it"
+        return vectors(head.output, queries, view, title="output of the head", note=note, row_numbers=row_numbers)
+    draw = partial(matrix, rows=queries, columns=keys, view=view, row_numbers=row_numbers)
+    if part == "scores":
+        note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
+        return draw(head.scores, signed=True, title=message("scores"), note=note)
+    note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
+    return draw(visible(head.weights, head.scores), limits=(0.0, 1.0), title=message("weights"), note=note)
 
 
 def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
@@ -376,38 +338,27 @@ def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
 
 
 def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
-    """The layer's output, unless it is the very same as that of its only head."""
+    """The output of a layer's attention in numbers; nothing where the document does not hold it."""
     if layer.output is UNSET:
         return Lines()
-    texts = [token.text for token in document.tokens]
-    queries = document.queries or None
-    rows = texts if queries is None else [texts[index] for index in queries]
-    return vectors(
-        layer.output,
-        rows,
-        view,
-        title="output",
-        note=message("layer {layer} · one vector per token", layer=layer.layer),
-        row_numbers=queries,
-    )
+    note, numbers = message("layer {layer} · one vector per token", layer=layer.layer), document.queries or None
+    return vectors(layer.output, row_texts(document), view, title="output", note=note, row_numbers=numbers)
 
 
-def _weights(head: RunHead | PooledMap) -> NDArray:
+def _visible_weights(head: RunHead | PooledMap) -> NDArray:
+    """A head's weights [query, key], or those of its pooled map, with NaN where a score is masked."""
     return visible(head.weights, head.scores if isinstance(head, RunHead) else None)
 
 
 def _only_head_is_output(document: RunDocument) -> bool:
     """Whether every layer's output is that of its only head: without W_O there is one table to show, not two."""
-    return all(_same(layer.heads, layer.output) for layer in document.layers)
-
-
-def _same(heads: Sequence[RunHead], output: Numbers | UnsetType) -> bool:
-    return (
-        len(heads) == 1
-        and output is not UNSET
-        and heads[0].output is not UNSET
-        and np.array_equal(as_matrix(heads[0].output), as_matrix(output), equal_nan=True)
-    )
+    for layer in document.layers:
+        output = layer.heads[0].output if len(layer.heads) == 1 else UNSET
+        if output is UNSET or layer.output is UNSET:
+            return False
+        if not np.array_equal(as_matrix(output), as_matrix(layer.output), equal_nan=True):
+            return False
+    return True
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
@@ -426,13 +377,13 @@ def run_hint(document: RunDocument, view: View) -> Lines:
 
 RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("header", header),
-    ScreenPart("tokens", shown_tokens, _is_short),
+    ScreenPart("tokens", shown_tokens, lambda document, view: view.full or not several_layers(document)),
     ScreenPart(
         "shapes",
         lambda document, view: shapes_part(document.shapes, view),
         lambda document, view: not several_layers(document),
     ),
-    ScreenPart("overview", _overview, lambda document, view: several_layers(document)),
+    ScreenPart("overview", overview_part, lambda document, view: several_layers(document)),
     ScreenPart("maps", maps_part, _has_maps),
     ScreenPart("embedding", partial(stage_part, "embedding"), never),
     ScreenPart("positions", partial(stage_part, "positions"), never),
@@ -462,6 +413,6 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("region-pairs", region_pairs_part, has_regions),
     ScreenPart("region-links", region_links_part, has_regions),
     ScreenPart("links", links_part),
-    ScreenPart("average", _average, lambda document, view: document.average is not UNSET and view.full),
-    ScreenPart("answer", _answer),
+    ScreenPart("average", average_part, lambda document, view: document.average is not UNSET and view.full),
+    ScreenPart("answer", answer_part),
 )
