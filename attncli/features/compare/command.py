@@ -239,15 +239,15 @@ def compare(
     effects, saved_runs = _effects(texts), _saved_runs(texts)
     if effects is not None or saved_runs is not None:
         _refuse_weights(environment, page if effects is not None else None)
-    if effects is not None and (query is not None or all_links):
-        raise UsageError(
-            "{value} is about links, and saved effects have none",
-            expected="saved runs, or texts",
-            value="--all-links" if query is None else "--query",
-        )
-    if effects is not None and (regions.region or regions.regions):
-        raise UsageError("--region names tokens, and saved effects have none", expected="saved runs, or texts")
     if effects is not None:
+        if query is not None or all_links:
+            raise UsageError(
+                "{value} is about links, and saved effects have none",
+                expected="saved runs, or texts",
+                value="--all-links" if query is None else "--query",
+            )
+        if regions.region or regions.regions:
+            raise UsageError("--region names tokens, and saved effects have none", expected="saved runs, or texts")
         _compare_effects(effects, output, environment, fail_above)
         return
     view = validate_options(output, environment, "compare", files={"--html": page.html})
@@ -292,13 +292,13 @@ def compare(
                 )
 
     write_with_figure(list(documents()), output, environment, view)
-    if fail_above is not None and max(worst) > fail_above:
-        raise VerdictError(
-            "a weight differs by {largest:.6g}",
-            expected="at most {fail_above:g} (--fail-above)",
-            largest=max(worst),
-            fail_above=fail_above,
-        )
+    _refuse_above(message("a weight differs by {largest:.6g}", largest=max(worst)), max(worst), fail_above)
+
+
+def _refuse_above(reason: Message, largest: float, fail_above: float | None) -> None:
+    """Raise VerdictError for `reason` where a difference is larger than `--fail-above` lets it be."""
+    if fail_above is not None and largest > fail_above:
+        raise VerdictError(reason, expected="at most {fail_above:g} (--fail-above)", fail_above=fail_above)
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
@@ -371,13 +371,7 @@ def _compare_effects(
     document = difference_document(first, second, (a, b))
     write_with_figure([document], output, environment, view)
     worst = abs(document.heads[0].difference)
-    if fail_above is not None and worst > fail_above:
-        raise VerdictError(
-            "an effect differs by {worst:.6g}",
-            expected="at most {fail_above:g} (--fail-above)",
-            worst=worst,
-            fail_above=fail_above,
-        )
+    _refuse_above(message("an effect differs by {worst:.6g}", worst=worst), worst, fail_above)
 
 
 def _read_run(path: Path) -> RunDocument:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -17,15 +16,15 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import claim_link, quote_text, quoted_ends, quoted_token, region_name, short
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.compare.document import ComparedHead, CompareDocument, HeadPlace, MovedWeight, SignedDifference
+from attncli.features.compare.document import (
+    ComparedHead,
+    CompareDocument,
+    CompareSide,
+    HeadPlace,
+    MovedWeight,
+    SignedDifference,
+)
 from attncli.language import listing, message, plural, say, term
-
-if TYPE_CHECKING:
-    from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide
-
-
-MAPPED = 1
-"""Pairs of heads that are drawn unless the view is full: the one whose link changed most."""
 
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
@@ -45,54 +44,35 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     texts = [token.text for token in document.a.tokens]
     heads = by_change(document)
     heads = heads if view.full else heads[: view.top]
-    has_kept = any(head.kept is not None and head.kept < 1 for head in heads)
-    outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
-    error = any(head.output_error is not None for head in heads)
-    columns = [
-        "head",
-        message("max diff"),
-        "at",
-        message("mean |diff|"),
-        "JS",
-        *(["kept"] if has_kept else []),
-        *([message("error" if outside else "output error")] if error else []),
-    ]
-    columns += [message("else A"), message("else B")] if outside else []
-    rows = []
-    for head in heads:
-        largest_change = head.change
-        rows.append(
-            [
-                _pair(head, view),
-                "-" if largest_change is None else _signed_number(largest_change.value, view),
-                "-" if largest_change is None else _link(largest_change, texts, view),
-                f"{head.mean_difference:.{view.precision + 1}f}",
-                _number(head.js, view, 1),
-                *([_number(head.kept, view)] if has_kept else []),
-                *([_number(head.output_error, view)] if error else []),
-                *([_number(getattr(head.outside, letter), view) for letter in "ab"] if outside else []),
-            ]
-        )
-    title = heading("differences B − A by head", "of the weights; the largest change first", view)
-    body = table(columns, rows, view, align=["left", "right", "left", *["right"] * 8])
+    more_digits = view.precision + 1
+    columns: dict[str, list[str]] = {
+        message("head"): [_pair(head, view) for head in heads],
+        message("max diff"): [_signed_number(head.change.value, view) if head.change else "-" for head in heads],
+        message("at"): [_link(head.change, texts, view) if head.change else "-" for head in heads],
+        message("mean |diff|"): [f"{head.mean_difference:.{more_digits}f}" for head in heads],
+        "JS": [_number(head.js, view, 1) for head in heads],
+    }
     explanations: list[str] = [message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")]
-    explanations += [message("kept: share of A's weight on keys that B sees")] if has_kept else []
-    explanations += (
-        [message("error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|")] if error else []
-    )
-    explanations += [message("else: mean weight on tokens that the other text lacks")] if outside else []
+    outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
+    if any(head.kept is not None and head.kept < 1 for head in heads):
+        columns[message("kept")] = [_number(head.kept, view) for head in heads]
+        explanations.append(message("kept: share of A's weight on keys that B sees"))
+    if any(head.output_error is not None for head in heads):
+        columns[message("error" if outside else "output error")] = [_number(head.output_error, view) for head in heads]
+        explanations.append(message("error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|"))
+    if outside:
+        columns[message("else A")] = [_number(head.outside.a, view) for head in heads]
+        columns[message("else B")] = [_number(head.outside.b, view) for head in heads]
+        explanations.append(message("else: mean weight on tokens that the other text lacks"))
+    title = heading("differences B − A by head", "of the weights; the largest change first", view)
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
     summary = document.summary
-    largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
-    over = message(
-        "over all heads: largest {largest}, mean {mean}, JS {js}",
-        largest=largest,
-        mean=mean,
-        js=_number(summary.js, view, 1),
-    )
-    rest_count = len(document.heads) - len(heads)
-    more = remark(
-        say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
-    )
+    largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{more_digits}f}"
+    js, rest_count = _number(summary.js, view, 1), len(document.heads) - len(heads)
+    over = message("over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js)
+    rest = say(view, "{count} more heads; --top N or --full shows them", count=rest_count)
+    more = remark(rest if rest_count else "", view)
     has_cost = {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
     cost = _cost(document.heads, view) if has_cost else Lines()
     out = remark(left_out_note(document), view)
@@ -109,11 +89,8 @@ def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
         "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} saved"
         if b < a
         else "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} more",
-        a=a,
-        b=b,
-        share=percent(b / a, 1),
-        change=percent(abs(1 - b / a), 1),
-    )
+        a=a, b=b, share=percent(b / a, 1), change=percent(abs(1 - b / a), 1),
+    )  # fmt: skip
     return remark(text, view)
 
 
@@ -129,24 +106,25 @@ def _number(value: float | None, view: View, more: int = 0) -> str:
 
 
 def _pair(head: ComparedHead, view: View) -> str:
+    """Both heads of a pair, such as `L0 H1 → L0 H2`; one name where they stand in the same place."""
     a, b = head.a, head.b
     first, same = f"L{a.layer} H{a.head}", (a.layer, a.head) == (b.layer, b.head)
     return first if same else spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
 
 
-def _link(link: SignedDifference | MovedWeight, texts: Sequence[str], view: View) -> str:
-    query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
-    return f"{query}{spell(' → ', ascii=view.ascii)}{key}"
+def _link(link: SignedDifference, texts: Sequence[str], view: View) -> str:
+    """Both tokens of a link by their texts in A, such as `it → animal`."""
+    return spell(" → ", ascii=view.ascii).join(short(texts[index], 10, view) for index in (link.query, link.key))
 
 
-def _heads_to_draw(document: CompareDocument, view: View, most: int) -> list[ComparedHead]:
-    """The pairs of heads that are drawn, those that changed most."""
-    return list(document.heads) if view.full else by_change(document)[:most]
+def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
+    """The pairs of heads that are drawn: the one whose link changed most, in a full view all."""
+    return list(document.heads) if view.full else by_change(document)[:1]
 
 
 def _maps(document: CompareDocument, view: View) -> Lines:
     """A, B and the signed difference side by side; one scale for all weights, one for all differences."""
-    heads = _heads_to_draw(document, view, MAPPED)
+    heads = _heads_to_draw(document, view)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
     rows = document.measured_rows()
@@ -178,16 +156,13 @@ def _maps(document: CompareDocument, view: View) -> Lines:
         ]
         blocks.append(beside(pictures, width=view.width, side=names))
     rest_count = len(document.heads) - len(heads)
-    rest_note = (
-        plural(
-            "{count} other pair not drawn; --full draws all",
-            "{count} other pairs not drawn; --full draws all",
-            count=rest_count,
-        )
-        if rest_count
-        else ""
+    rest_note = plural(
+        "{count} other pair not drawn; --full draws all",
+        "{count} other pairs not drawn; --full draws all",
+        count=rest_count,
     )
-    scales = stack(legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), remark(rest_note, view))
+    rest = remark(rest_note if rest_count else "", view)
+    scales = stack(legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), rest)
     return stack(heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced(*blocks, scales))
 
 
@@ -203,7 +178,7 @@ def _tables(document: CompareDocument, view: View) -> Lines:
             note="B − A · rows: queries, columns: keys", row_numbers=[columns[index] for index in rows],
             column_numbers=columns,
         )
-        for head in _heads_to_draw(document, view, 1)
+        for head in _heads_to_draw(document, view)
     ))  # fmt: skip
 
 
@@ -211,29 +186,23 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     """The weights that moved most."""
     texts = [token.text for token in document.a.tokens]
     arrow = spell(" → ", ascii=view.ascii)
-    several = len(document.heads) > 1
+    if not document.moved:
+        text = left_out_note(document) if document.summary.max_difference else message("nothing: the weights are equal")
+        return stack(heading("what moved most", "", view), remark(text, view))
+    first = 0 if len(document.heads) > 1 else 1  # of one head nobody has to say which
     rows = [
         [
-            *([f"L{weight.layer} H{weight.head}"] if several else []),
-            f"{weight.query} {_link(weight, texts, view).split(arrow)[0]}{arrow}"
-            f"{weight.key} {_link(weight, texts, view).split(arrow)[1]}",
+            f"L{weight.layer} H{weight.head}",
+            arrow.join(f"{place} {short(texts[place], 10, view)}" for place in (weight.query, weight.key)),
             f"{weight.a:.{view.precision}f}",
             f"{weight.b:.{view.precision}f}",
             _signed_number(weight.difference, view),
-        ]
+        ][first:]
         for weight in document.moved
     ]
-    columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
-    if not rows:
-        text = left_out_note(document) if document.summary.max_difference else message("nothing: the weights are equal")
-        return stack(heading("what moved most", "", view), remark(text, view))
-    return table(
-        columns,
-        rows,
-        view,
-        align=[*(["left"] if several else []), "left", "right", "right", "right"],
-        title="what moved most",
-    )
+    columns = ["head", f"query{arrow}key", "A", "B", "B − A"]
+    align = ["left", "left", "right", "right", "right"]
+    return table(columns[first:], rows, view, align=align[first:], title="what moved most")
 
 
 # What is compared: the two sides, the words that differ, what ran.
@@ -294,9 +263,8 @@ def _alignment_notes(document: CompareDocument, view: View) -> Iterator[Lines]:
     for letter, title in (("a", message("only in A")), ("b", message("only in B"))):
         if places := getattr(only, letter):
             tokens = getattr(document, letter).tokens
-            token_names = [
-                quoted_token(tokens, index, view) for index in places[: len(places) if view.full else MOST_NAMES]
-            ]
+            most = len(places) if view.full else MOST_NAMES
+            token_names = [quoted_token(tokens, index, view) for index in places[:most]]
             more = len(places) - len(token_names)
             token_names += [f"… (+{more})"] if more else []
             yield fact(title, [" ".join(token_names)], view, is_ours=False)
@@ -394,6 +362,7 @@ def _regions(document: CompareDocument, view: View) -> Lines:
 
 
 def _share(value: float | None) -> str:
+    """A share in percent; "-" for None."""
     return "-" if value is None else percent(value, 1)
 
 
@@ -413,11 +382,8 @@ def _region_sentences(document: CompareDocument, view: View) -> list[str]:
     if not changed:
         return []
     region = changed[0]
-    shares = {"a": _share(region.a), "b": _share(region.b)}
-    name = quote_text(region_name(region.name, view), view)
-    return [
-        say(view, "The region whose share changed most: {region}, from {a} in A to {b} in B.", region=name, **shares)
-    ]
+    places = {"region": quote_text(region_name(region.name, view), view), "a": _share(region.a), "b": _share(region.b)}
+    return [say(view, "The region whose share changed most: {region}, from {a} in A to {b} in B.", **places)]
 
 
 def compare_sentences(document: CompareDocument, view: View) -> list[str]:
@@ -487,11 +453,8 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
         return
     kept_shares = [head.kept for head in document.heads if head.kept is not None]
     if kept_shares and min(kept_shares) < 1:
-        yield say(
-            view,
-            "Of the weight in A, {share} rests on keys that B sees too.",
-            share=percent(sum(kept_shares) / len(kept_shares)),
-        )
+        share = percent(sum(kept_shares) / len(kept_shares))
+        yield say(view, "Of the weight in A, {share} rests on keys that B sees too.", share=share)
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
         template = (
@@ -506,9 +469,8 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
     if a and a == b:
         yield say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}")
     elif a:
-        yield say(
-            view, "Cost: A computes {a} pairs, B {b} ({ratio} of A's).", a=f"{a:,}", b=f"{b:,}", ratio=percent(b / a, 1)
-        )
+        ratio = percent(b / a, 1)
+        yield say(view, "Cost: A computes {a} pairs, B {b} ({ratio} of A's).", a=f"{a:,}", b=f"{b:,}", ratio=ratio)
 
 
 COMPARE_PARTS: Parts[CompareDocument] = (

@@ -19,7 +19,7 @@ from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.measure.run_record import CrossTexts, cross_traces
-from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.spec import Attention, Block
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
@@ -74,7 +74,48 @@ def cross(
     if texts is None:
         key = None if key_text is None else Text(key_text, "argument")
         texts = cross_texts(model, Text(query_text, "argument"), key, value_text)
-    return cross_document(model, texts, layers=layers, heads=heads, top=top, all_links=all_links)
+    is_learned = model.identity.source == "checkpoint"
+    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
+    links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
+    parts: list[CrossLayer] = []
+    shapes: list[ShapeRow] = []
+    empty: list[EmptyRow] = []
+    specs: list[Attention] = []
+    total: Floats = np.zeros((len(texts.queries), len(texts.keys)))
+    for spec, trace in cross_traces(model, texts, layers, heads):
+        head_numbers = sorted(numbers_of(heads, spec.heads))
+        weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+        shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
+        parts.append(_layer(model.backend, trace, head_numbers))
+        empty += empty_rows(model.backend, trace, head_numbers)
+        links.add(trace.layer, head_numbers, list(weights))
+        total = total + weights[..., : len(texts.keys)].sum(axis=0)
+        specs.append(spec)
+    # blocks of these attentions alone, so that header lines speak of the cross-attention
+    cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
+    decoder = model.spec.decoder or model.spec
+    computing = replace(model, spec=decoder).computing(len(texts.queries))
+    shifted = (SHIFTED,) if model.spec.decoder is not None else ()
+    unknown = unknown_notes_of_two(
+        (message("query text"), texts.query, texts.queries), (message("key text"), texts.key, texts.keys)
+    )
+    mean = total / sum(len(part.heads) for part in parts)
+    return CrossDocument(
+        version=__version__,
+        query_text=texts.query,
+        key_text=texts.key,
+        value_text=texts.value,
+        queries=token_rows(texts.queries),
+        keys=token_rows(texts.keys),
+        model=replace(model_part(cross_model), layers=len(decoder.blocks)),
+        attention=attention_part(cross_model, computing),
+        shapes=shapes,
+        layers=parts,
+        alignment=alignment(mean),
+        links=links.strongest(),
+        empty_rows=empty,
+        warnings=list(dict.fromkeys((*model.warnings, *shifted, *unknown))),
+    )
 
 
 def cross_texts(model: Model, query: Text, key: Text | None, value: str | None = None, *, name: str = "") -> CrossTexts:
@@ -110,64 +151,6 @@ def _tokens(model: Model, text: Text) -> list[Token]:
     return model.encode(encode_chat(model.tokenizer, text.chat))
 
 
-def cross_document(
-    model: Model, texts: CrossTexts, *, layers: Selection, heads: Selection, top: int, all_links: bool = True
-) -> CrossDocument:
-    """`attn.cross/1`. layers, heads: which. top: how many links. all_links: also those that say little,
-    as to special tokens.
-
-    `alignment` names for every query the key with the largest mean weight over the layers and heads shown;
-    null where a query sees nothing.
-    """
-    is_learned = model.identity.source == "checkpoint"
-    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
-    links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
-    parts: list[CrossLayer] = []
-    shapes: list[ShapeRow] = []
-    empty: list[EmptyRow] = []
-    specs: list[Attention] = []
-    total: Floats = np.zeros((len(texts.queries), len(texts.keys)))
-    for spec, trace in cross_traces(model, texts, layers, heads):
-        head_numbers = sorted(numbers_of(heads, spec.heads))
-        weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
-        shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
-        parts.append(_layer(model.backend, trace, head_numbers))
-        empty += empty_rows(model.backend, trace, head_numbers)
-        links.add(trace.layer, head_numbers, list(weights))
-        total = total + weights[..., : len(texts.keys)].sum(axis=0)
-        specs.append(spec)
-    cross_model = replace(model, spec=_as_model(model.spec, specs))
-    computing = replace(model, spec=model.spec.decoder or model.spec).computing(len(texts.queries))
-    mean = total / sum(len(part.heads) for part in parts)
-    return CrossDocument(
-        version=__version__,
-        query_text=texts.query,
-        key_text=texts.key,
-        value_text=texts.value,
-        queries=token_rows(texts.queries),
-        keys=token_rows(texts.keys),
-        model=replace(model_part(cross_model), layers=_depth(model)),
-        attention=attention_part(cross_model, computing),
-        shapes=shapes,
-        layers=parts,
-        alignment=alignment(mean),
-        links=links.strongest(),
-        empty_rows=empty,
-        warnings=list(
-            dict.fromkeys(
-                (
-                    *model.warnings,
-                    *((SHIFTED,) if model.spec.decoder is not None else ()),
-                    *unknown_notes_of_two(
-                        (message("query text"), texts.query, texts.queries),
-                        (message("key text"), texts.key, texts.keys),
-                    ),
-                )
-            )
-        ),
-    )
-
-
 def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
     """A layer of the document. heads: the numbers of the heads that the trace holds."""
     scores, weights, mixed, out = (backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out"))
@@ -193,16 +176,6 @@ def alignment(mean: Numbers) -> list[Aligned]:
         Aligned(query=query, key=int(key) if mean[query, key] > 0 else None, weight=float(mean[query, key]))
         for query, key in enumerate(best)
     ]
-
-
-def _as_model(spec: Spec, attentions: Sequence[Attention]) -> Spec:
-    """A Spec whose blocks are these attentions, so that header lines speak of the cross-attention."""
-    return replace(spec, blocks=tuple(Block(attention) for attention in attentions))
-
-
-def _depth(model: Model) -> int:
-    decoder = model.spec.decoder
-    return len(model.spec.blocks if decoder is None else decoder.blocks)
 
 
 def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:

@@ -1,6 +1,7 @@
 """Cross-attention: different lengths, values of a third text, masks, against loops."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracles
@@ -10,18 +11,22 @@ from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.arrays.backend import EVERY, choose
+from attncli.arrays.backend import choose
 from attncli.errors import InputError
-from attncli.features.cross.compute import cross_document
+from attncli.features.cross.compute import cross
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import CrossTexts
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
 from attncli.models.model import Model
 from attncli.models.one_layer import OneLayerStore, Settings, seeded_model
 
-cross_document = telling(cross_document)
+told_cross = telling(cross)
 
 QUERY, KEY = "the black cat", "le chat noir dort bien"
+
+
+def cross_document(model: Model, texts: CrossTexts, **options: Any) -> dict[str, Any]:
+    return told_cross(model, texts.query, texts=texts, all_links=True, **options)
 
 
 def made(mask: Mask | None = None, *, heads: int = 2, position: str = "none", backend: str = "numpy") -> Model:
@@ -54,7 +59,7 @@ def expected(model: Model, value: str = KEY, sees: object = None) -> tuple[list[
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_weights_and_output_agree_with_loops(backend: str) -> None:
     model = made(backend=backend)
-    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
+    document = cross_document(model, texts(model))
     weights, output = expected(model)
     (layer,) = document["layers"]
     assert np.allclose([head["weights"] for head in layer["heads"]], weights)
@@ -64,17 +69,17 @@ def test_weights_and_output_agree_with_loops(backend: str) -> None:
 
 def test_values_may_come_from_a_third_text() -> None:
     model = made()
-    document = cross_document(model, texts(model, "un deux trois quatre cinq"), layers=EVERY, heads=EVERY, top=5)
+    document = cross_document(model, texts(model, "un deux trois quatre cinq"))
     weights, output = expected(model, "un deux trois quatre cinq")
     assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], weights)
     assert np.allclose(document["layers"][0]["output"], output)
     with pytest.raises(InputError, match=r"the values.* text has 2, the keys.* 5 tokens"):
-        cross_document(model, texts(model, "un deux"), layers=EVERY, heads=EVERY, top=5)
+        cross_document(model, texts(model, "un deux"))
 
 
 def test_causal_and_padding_apply_to_positions() -> None:
     model = made(AllOf((Causal(), Padding(1))))
-    document = cross_document(model, texts(model), layers=EVERY, heads=[1], top=5)
+    document = cross_document(model, texts(model), heads=[1])
     weights, _ = expected(model, sees=oracles.intersection(oracles.causal, oracles.padding(1, 5)))
     (head,) = document["layers"][0]["heads"]
     assert head["head"] == 1
@@ -85,7 +90,7 @@ def test_a_text_crossed_with_itself_is_self_attention() -> None:
     for position in ("none", "rope", "alibi", "sinusoidal", "learned"):
         model = made(position=position)
         tokens = model.encode(QUERY)
-        document = cross_document(model, CrossTexts(QUERY, QUERY, tokens, tokens), layers=EVERY, heads=EVERY, top=5)
+        document = cross_document(model, CrossTexts(QUERY, QUERY, tokens, tokens))
         trace = next(iter(model.trace(tokens)))
         assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], trace.stages["weights"]), (
             position
@@ -95,13 +100,13 @@ def test_a_text_crossed_with_itself_is_self_attention() -> None:
 
 def test_rotary_keys_have_positions_of_their_own() -> None:
     model = made(position="rope")
-    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
+    document = cross_document(model, texts(model))
     assert np.shape(document["layers"][0]["heads"][0]["weights"]) == (3, 5)
 
 
 def test_the_alignment_names_the_best_key_of_the_mean() -> None:
     model = made()
-    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
+    document = cross_document(model, texts(model))
     mean = np.mean([head["weights"] for head in document["layers"][0]["heads"]], axis=0)
     for one in document["alignment"]:
         assert one["key"] == max(range(5), key=lambda key: mean[one["query"]][key])
@@ -110,7 +115,7 @@ def test_the_alignment_names_the_best_key_of_the_mean() -> None:
 
 def test_a_query_that_sees_nothing_is_aligned_with_nothing() -> None:
     model = made(Padding(5))
-    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
+    document = cross_document(model, texts(model))
     assert [one["key"] for one in document["alignment"]] == [None] * 3
     assert len(document["empty_rows"]) == 6
     assert document["links"] == []
@@ -125,7 +130,7 @@ def test_the_decoder_says_what_it_computed_in(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(
             "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
         )
-        document = cross_document(model, CrossTexts("", "", queries, keys), layers=EVERY, heads=EVERY, top=3)
+        document = cross_document(model, CrossTexts("", "", queries, keys), top=3)
         found: str | None = document["attention"].get("compute_dtype")
         return found
 
