@@ -83,6 +83,26 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     )
 
 
+class MeasuredRows(Struct, frozen=True, eq=False):
+    """The rows of the aligned queries that everything but the matrices is about. rows: their places in `pairs`, [row].
+    counts: which of their pairs may be the link, booleans [row, aligned key]."""
+
+    pairs: Alignment
+    rows: Ints
+    counts: Bools
+
+    def signed_difference(self, difference: Floats, place: tuple[Any, ...]) -> SignedDifference:
+        """The difference at a place [row, aligned key], by positions in A. difference: [aligned, aligned]."""
+        row, key = int(self.rows[place[0]]), int(place[1])
+        return SignedDifference(value=float(difference[row, key]), query=self.pairs.a[row], key=self.pairs.a[key])
+
+    def largest_counted(self, difference: Floats) -> SignedDifference | None:
+        """The largest difference that counts; None where none does. difference: [aligned, aligned]."""
+        sizes = np.where(self.counts, np.nan_to_num(np.abs(difference[self.rows])), -1.0)
+        place = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        return self.signed_difference(difference, place) if sizes[place] >= 0 else None
+
+
 LayerHead = tuple[int, RunHead]
 """A layer's number, and the part of one of its heads."""
 
@@ -118,7 +138,7 @@ def compare(
         InputError: For texts without a token in common, runs without weights or with other numbers of heads, and a
             query that one of the texts lacks.
     """
-    rows = None if query is None else _positions(a, b, query, note)
+    rows = None if query is None else _query_positions(a, b, query, note)
     document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
     if not all(regions):  # a chat beside a text has nothing to share
         return document
@@ -138,51 +158,46 @@ def compared_regions(
         queries = ([first for first, _ in pairs], [second for _, second in pairs])
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     sides = list(zip((a, b), queries, strict=True))
-    rows = [[_seeing_rows(_matrix(head.weights)[places]) for _, head in _heads(side)] for side, places in sides]
+    rows = [[np.nan_to_num(_matrix(head.weights)[places]) for _, head in _heads(side)] for side, places in sides]
     compared = []
     for name in members[0].keys() & members[1].keys():
         shares = [
-            np.array([_mean(weights[:, tokens[name]].sum(-1)) for weights in heads])
+            np.array([_mean(weights[weights.sum(-1) > 0][:, tokens[name]].sum(-1)) for weights in heads])
             for heads, tokens in zip(rows, members, strict=True)
         ]
         changes = shares[1] - shares[0]
-        place = int(np.nanargmax(np.abs(changes))) if np.isfinite(changes).any() else None
+        most = None
+        if np.isfinite(changes).any():
+            place = int(np.nanargmax(np.abs(changes)))
+            pair = document.heads[place]
+            most = RegionChange(a=pair.a, b=pair.b, difference=float(changes[place]))
         first, second = (_mean(side) for side in shares)
         compared.append(
             ComparedRegion(
                 name=name,
                 tokens_a=members[0][name],
                 tokens_b=members[1][name],
-                a=_number(first),
-                b=_number(second),
-                difference=_number(second - first),
-                most=None
-                if place is None
-                else RegionChange(
-                    a=document.heads[place].a, b=document.heads[place].b, difference=float(changes[place])
-                ),
+                a=_finite(first),
+                b=_finite(second),
+                difference=_finite(second - first),
+                most=most,
             )
         )
     return sorted(compared, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name))
 
 
-def _seeing_rows(weights: Floats) -> Floats:
-    """The rows [query, key] that see something."""
-    rows = np.nan_to_num(weights)
-    return rows[rows.sum(-1) > 0]
-
-
 def _mean(values: Floats) -> float:
-    """The mean of what is a number; NaN of nothing."""
+    """The mean of the finite numbers among these; NaN without any."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else float("nan")
 
 
-def _number(value: float) -> float | None:
+def _finite(value: float) -> float | None:
+    """A number; None for one that is not finite."""
     return value if np.isfinite(value) else None
 
 
-def _positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]) -> list[int]:
+def _query_positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]) -> list[int]:
     """The positions in A of the tokens that `query` names; says so where a word is several.
 
     Raises InputError for a token that A lacks.
@@ -203,13 +218,8 @@ def _positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str],
             ) from None
         raise
     if span.stop - span.first > 1:
-        note(
-            message(
-                "{query} is {span_stop} tokens, each with its own row",
-                query=repr(query),
-                span_stop=span.stop - span.first,
-            )
-        )
+        count = span.stop - span.first
+        note(message("{query} is {count} tokens, each with its own row", query=repr(query), count=count))
     else:
         choose_token(tokens, query, note)
     return list(range(span.first, span.stop))
@@ -224,22 +234,10 @@ def compare_document(
     query: Sequence[int] | None = None,
     all_links: bool = False,
 ) -> CompareDocument:
-    """`attn.compare/1` for two `attn.run/1` documents.
+    """`attn.compare/1` for two `attn.run/1` documents; arguments and result as of `compare`.
 
-    Args:
-        a: One side, with the weights of every head.
-        b: The other side.
-        names: What the sides are called.
-        top: How many of the weights that moved most are listed.
-        query: Positions in A whose rows alone are measured; None for all that both texts have.
-        all_links: Whether weights count among those that moved that say little of a trained model: `kinds_left_out`.
-
-    Returns:
-        The differences B − A, heads paired in the order in which the documents hold them.
-
-    Raises:
-        InputError: The texts have no token in common, a document holds no weights, the numbers of heads differ, or B
-            lacks a query.
+    query: positions in A whose rows alone are measured; None for all that both texts have. Raises InputError where the
+    texts have no token in common, a document holds no weights, the numbers of heads differ, or B lacks a query.
     """
     heads_a, heads_b = _heads(a), _heads(b)
     if len(heads_a) != len(heads_b):
@@ -256,14 +254,14 @@ def compare_document(
         raise InputError(
             "the two texts have no token in common, so nothing can be compared", expected="texts that share words"
         )
-    rows = _rows(a, pairs, query)
+    rows = _aligned_rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
     aligned = list(zip(pairs.a, pairs.b, strict=True))
     count_mask = ~aligned_exclusion(leave_out, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned).mask()[rows]
-    heads = [
-        compare_heads(head_a, head_b, pairs, rows, count_mask) for head_a, head_b in zip(heads_a, heads_b, strict=True)
-    ]
+    measured = MeasuredRows(pairs, rows, count_mask)
+    heads = [compare_heads(head_a, head_b, measured) for head_a, head_b in zip(heads_a, heads_b, strict=True)]
+    divergences = [head.js for head in heads if head.js is not None]
     return CompareDocument(
         version=__version__,
         a=_side(a, names[0]),
@@ -273,15 +271,19 @@ def compare_document(
         only=OnlyOn(a=list(pairs.only_a), b=list(pairs.only_b)),
         queries=UNSET if query is None else list(query),
         heads=heads,
-        summary=_summary(heads),
+        summary=CompareSummary(
+            max_difference=max((head.max_difference.value for head in heads), key=abs),
+            mean_difference=float(np.mean([head.mean_difference for head in heads])),
+            js=float(np.mean(divergences)) if divergences else None,
+        ),
         links_leave_out=list(leave_out) or UNSET,
-        moved=largest_moves(heads, pairs, rows, count_mask, top),
+        moved=largest_moves(heads, measured, top),
         warnings=warnings_of_sides(a.warnings, b.warnings),
     )
 
 
-def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
-    """Which of the aligned queries are measured. Raises InputError for a query that B lacks."""
+def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
+    """Which of the aligned queries are measured, [row]. Raises InputError for a query that B lacks."""
     if query is None:
         return np.arange(len(pairs.a))
     for token in query:
@@ -306,6 +308,7 @@ def _heads(document: RunDocument) -> list[LayerHead]:
 
 
 def _side(document: RunDocument, name: str) -> CompareSide:
+    """What the document tells of one side's run."""
     return CompareSide(
         name=name, text=document.text, tokens=document.tokens, model=document.model, attention=document.attention
     )
@@ -324,23 +327,22 @@ def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads
 
 
 def _matrix(values: Any) -> Floats:
-    """Numbers, with NaN for null and for −∞."""
+    """A document's numbers, [query, key], with NaN for null and for −∞."""
     matrix = np.asarray(values, np.float64)
     return np.where(np.isfinite(matrix), matrix, np.nan)
 
 
-def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Ints, count_mask: Bools) -> ComparedHead:
+def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> ComparedHead:
     """One pair of heads. Weights are compared on aligned queries and keys.
 
-    row_indices: the rows [row] of the aligned queries that everything but the matrices is about.
-    count_mask: which of their pairs [row, aligned key] may be the link.
     max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
     mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to ln 2,
     over `js_rows` rows that see something on both sides; null without any. outside: mean weight on
     keys without a partner. kept: mean share of A's weight on keys that B sees too; null without scores.
     output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different widths.
-    Raises InputError where no pair of weights is known on both sides.
+    Raises InputError for weights that are no numbers.
     """
+    pairs, row_indices = measured.pairs, measured.rows
     (layer_a, part_a), (layer_b, part_b) = a, b
     weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
@@ -369,8 +371,8 @@ def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Int
     return ComparedHead(
         a=HeadPlace(layer=layer_a, head=part_a.head),
         b=HeadPlace(layer=layer_b, head=part_b.head),
-        max_difference=_signed_difference(difference, row_indices, pairs, place),
-        link=_largest(difference, row_indices, pairs, count_mask),
+        max_difference=measured.signed_difference(difference, place),
+        link=measured.largest_counted(difference),
         mean_difference=float(np.nanmean(sizes)),
         js=float(js.mean()) if rows.size else None,
         js_rows=rows.size,
@@ -382,21 +384,6 @@ def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Int
         weights_b=_visible_weights(common[1], part_b, pairs.b),
         difference=difference,
     )
-
-
-def _signed_difference(
-    difference: Floats, row_indices: Ints, pairs: Alignment, place: tuple[Any, ...]
-) -> SignedDifference:
-    """The difference at a place [row, aligned key] among the measured rows, by positions in A."""
-    row, key = int(row_indices[place[0]]), int(place[1])
-    return SignedDifference(value=float(difference[row, key]), query=pairs.a[row], key=pairs.a[key])
-
-
-def _largest(difference: Floats, row_indices: Ints, pairs: Alignment, count_mask: Bools) -> SignedDifference | None:
-    """The largest difference that counts; None where none does."""
-    sizes = np.where(count_mask, np.nan_to_num(np.abs(difference[row_indices])), -1.0)
-    place = np.unravel_index(int(sizes.argmax()), sizes.shape)
-    return _signed_difference(difference, row_indices, pairs, place) if sizes[place] >= 0 else None
 
 
 def _visible(part: RunHead) -> np.ndarray[Any, Any] | None:
@@ -413,14 +400,12 @@ def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> F
 def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None) -> BothCounts | None:
     """How many pairs each side computes, of these queries of either side alone where there are any; null without
     scores."""
-    visibility = [_visible(part) for part in (a, b)]
-    if visibility[0] is None or visibility[1] is None:
+    first, second = _visible(a), _visible(b)
+    if first is None or second is None:
         return None
-    rows = [
-        visible if queries is None else visible[queries[side]]
-        for side, visible in enumerate((visibility[0], visibility[1]))
-    ]
-    return BothCounts(a=int(rows[0].sum()), b=int(rows[1].sum()))
+    if queries is not None:
+        first, second = first[queries[0]], second[queries[1]]
+    return BothCounts(a=int(first.sum()), b=int(second.sum()))
 
 
 def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
@@ -443,34 +428,23 @@ def _output_error(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]]) -> f
     return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
 
 
-def _summary(heads: Sequence[ComparedHead]) -> CompareSummary:
-    """Over all heads: the difference of largest magnitude, the mean, the mean divergence."""
-    divergences = [head.js for head in heads if head.js is not None]
-    return CompareSummary(
-        max_difference=max((head.max_difference.value for head in heads), key=abs),
-        mean_difference=float(np.mean([head.mean_difference for head in heads])),
-        js=float(np.mean(divergences)) if divergences else None,
-    )
-
-
-def largest_moves(
-    heads: Sequence[ComparedHead], pairs: Alignment, row_indices: Ints, count_mask: Bools, top: int
-) -> list[MovedWeight]:
-    """The weights that differ most of those counted [measured row, aligned key], largest first; layer and head are A's,
-    query and key positions in A. Equal weights are left out."""
+def largest_moves(heads: Sequence[ComparedHead], measured: MeasuredRows, top: int) -> list[MovedWeight]:
+    """The `top` weights that differ most of those counted, largest first; layer and head are A's, query and key
+    positions in A. Equal weights are left out."""
+    positions, rows = measured.pairs.a, measured.rows
     moves = []
     for head in heads:
-        sizes = np.where(count_mask, np.nan_to_num(np.abs(np.asarray(head.difference)[row_indices])), 0.0)
+        sizes = np.where(measured.counts, np.nan_to_num(np.abs(np.asarray(head.difference)[rows])), 0.0)
         for flat_index in np.argsort(-sizes, axis=None, kind="stable")[:top]:
             row, key = (int(place) for place in np.unravel_index(int(flat_index), sizes.shape))
-            query = int(row_indices[row])
+            query = int(rows[row])
             if sizes[row, key] > 0:
                 moves.append(
                     MovedWeight(
                         layer=head.a.layer,
                         head=head.a.head,
-                        query=pairs.a[query],
-                        key=pairs.a[key],
+                        query=positions[query],
+                        key=positions[key],
                         a=float(np.nan_to_num(head.weights_a[query, key])),
                         b=float(np.nan_to_num(head.weights_b[query, key])),
                         difference=float(head.difference[query, key]),
