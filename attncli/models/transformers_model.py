@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
@@ -167,15 +167,9 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
             raise LimitError(what, where=str(checkpoint.folder), expected=expected)
 
     modules = torch.nn.modules.module
-    handles = (
-        modules.register_module_parameter_registration_hook(parameter),
-        modules.register_module_buffer_registration_hook(buffer),
-    )
-    try:
+    on_parameter = modules.register_module_parameter_registration_hook(parameter)
+    with on_parameter, modules.register_module_buffer_registration_hook(buffer):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 # The layers of a model of transformers' own while it runs: what enters and leaves each, and what its attention adds.
@@ -194,10 +188,7 @@ class Passage:
     """
 
     def __init__(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
-        self.module = module
-        self.entering = entering
-        self.streams = streams
-        self.rotating = rotating
+        self.module, self.entering, self.streams, self.rotating = module, entering, streams, rotating
         self.leaving: Array | None = None
         self.out: list[Array | None] = []
         self.attention_inputs: list[Array | None] = []
@@ -205,13 +196,14 @@ class Passage:
 
 
 class Passages:
-    """The passages of one run, in order, and the modules that attended."""
+    """The passages of one run, in order, and the modules that attended. attention_input: the vectors with which the
+    module that attends began, [token, width]."""
 
     def __init__(self) -> None:
         self.passages: list[Passage] = []
         self.attending: dict[Any, None] = {}
+        self.attention_input: Array | None = None
         self._depth = 0
-        self._attention_input: Array | None = None
 
     def enter(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
         """A layer begins, or a member of a list within one."""
@@ -230,16 +222,12 @@ class Passages:
         """The layer that runs; None outside all layers."""
         return self.passages[-1] if self._depth else None
 
-    def note_attention_input(self, vectors: Array | None) -> None:
-        """A module that attends begins with these vectors, [token, width]."""
-        self._attention_input = vectors
-
     def note_attention(self, numbers: int, module: Any) -> None:
         """The current layer's attention has made mixed values, so many numbers: the next projection takes them."""
         self.attending[module] = None
         if self.current is not None:
             self.current.out.append(None)
-            self.current.attention_inputs.append(self._attention_input)
+            self.current.attention_inputs.append(self.attention_input)
             self.current.awaited_count = numbers
 
     def note_projection(self, input_count: int, output: Array) -> None:
@@ -271,7 +259,7 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        passages.note_attention_input(_token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
+        passages.attention_input = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0]
 
     def after(module: Any, args: Any, output: Any) -> None:
         passages.leave(_token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
@@ -283,17 +271,14 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
         if linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
             passages.note_projection(args[0].numel(), output)
 
-    handles: list[Any] = [torch.nn.modules.module.register_module_forward_hook(any_module)]
-    for module in attending:
-        handles.append(module.register_forward_pre_hook(taking, with_kwargs=True))
-    for layer in layers:
-        handles.append(layer.register_forward_pre_hook(before, with_kwargs=True))
-        handles.append(layer.register_forward_hook(after))
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(torch.nn.modules.module.register_module_forward_hook(any_module))
+        for module in attending:
+            hooks.enter_context(module.register_forward_pre_hook(taking, with_kwargs=True))
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_pre_hook(before, with_kwargs=True))
+            hooks.enter_context(layer.register_forward_hook(after))
         yield passages
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _token_vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tuple[Array | None, int]:
