@@ -259,7 +259,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             "rope_theta": base, "rotary_emb_base": base,
             "rope_local_base_freq": own("rope.freq_base_swa"),
             "partial_rotary_factor": share, "rotary_pct": share,
-            "rope_scaling": self._scaling(rotated or whole),
+            "rope_scaling": self._scaling(),
             "original_max_position_embeddings": own("rope.scaling.original_context_length"),
             "sliding_window": own("attention.sliding_window"),
             **_windows(own("attention.sliding_window_pattern")),
@@ -318,7 +318,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             "mamba_proj_bias": any(name.endswith(".ssm_in.bias") for name in tensors),
         }  # fmt: skip
 
-    def _scaling(self, rotated: object) -> dict[str, object] | None:
+    def _scaling(self) -> dict[str, object] | None:
         """How positions are stretched: what the metadata say, or the divisors that stand among the tensors."""
         own = self.metadata.own
         kind, factor = own("rope.scaling.type"), own("rope.scaling.factor")

@@ -67,17 +67,17 @@ def show(
             "--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well"
         )
     text = None if estimate is None else _text_of(environment, estimate)
-    resolved = _locate(environment, model, ignore_config, weights=False)
+    ignored_keys = tuple(ignore_config or ())
+    resolved = _locate(environment, model, ignored_keys, weights=False)
+    where, cost = str(resolved.folder), None
     with open_checkpoint(resolved.folder, resolved.tensors) as checkpoint:
         checkpoint = text_model(checkpoint)
-        spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
-        binding, _ = bind(spec, family, checkpoint.names(), str(resolved.folder))
-        run_estimate = (
-            None if text is None else _estimate(resolved, checkpoint, spec, binding, text, layer, dtype or "float32")
-        )
-        document = model_document(
-            resolved, checkpoint, spec, estimate=run_estimate, warnings=(*checkpoint.notes, *warnings)
-        )
+        spec, family, warnings = read_spec(checkpoint, ignored_keys)
+        binding, _ = bind(spec, family, checkpoint.names(), where)
+        if text is not None:
+            cost = _estimate(checkpoint, where, spec, binding, text, layer, dtype or "float32")
+        notes = (*checkpoint.notes, *warnings)
+        document = model_document(resolved, checkpoint, spec, estimate=cost, warnings=notes)
     write_documents([document], output, environment, view)
 
 
@@ -120,12 +120,11 @@ def verify(
 
     text_of_model = SAMPLE if text is None else _text_of(environment, text)
     target_text = None if target is None else _text_of(environment, target)
-    resolved = _locate(environment, model, ignore_config, weights=True)
-    read_spec(describe_checkpoint(resolved.folder), tuple(ignore_config or ()))
+    ignored_keys = tuple(ignore_config or ())
+    resolved = _locate(environment, model, ignored_keys, weights=True)
+    read_spec(describe_checkpoint(resolved.folder), ignored_keys)
     text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
-    result = verify_model(
-        resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=tuple(ignore_config or ())
-    )
+    result = verify_model(resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=ignored_keys)
     document = verify_document(resolved, text_of_model if ids is None else "", result)
     write_documents([document], output, environment, view)
     if not result.is_within_limits:
@@ -145,30 +144,25 @@ def _text_of(environment: Environment, text: str) -> str:
     return request.one_text(environment, TextOptions(text=text)).text
 
 
-def _locate(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> ModelLocation:
+def _locate(environment: Environment, name: str, ignore: tuple[str, ...], *, weights: bool) -> ModelLocation:
+    """Where a model is; of one on the hub its weights are fetched, or the headers of their files alone."""
     from attncli.cli.progress import downloads
     from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
     from attncli.models.load import describe_checkpoint, read_spec
 
     parts = Parts.WHOLE if weights else Parts.HEADERS
-    ignored_keys = tuple(ignore or ())
     with downloads(environment) as on_progress:
         fetch = Fetch(
-            environment.notes, lambda folder: read_spec(describe_checkpoint(folder), ignored_keys), parts, on_progress
+            environment.notes, lambda folder: read_spec(describe_checkpoint(folder), ignore), parts, on_progress
         )
         return locate(name, variables=environment.variables, fetch=fetch)
 
 
 def _estimate(
-    resolved: ModelLocation,
-    checkpoint: Checkpoint,
-    spec: Spec,
-    binding: Binding,
-    text: str,
-    layer: list[str] | None,
-    dtype: str,
+    checkpoint: Checkpoint, where: str, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
 ) -> CostEstimate:
+    """What running a text would take. where: the checkpoint, for an error. layer: as `--layer` has it."""
     from attncli.errors import InputError
     from attncli.features.run.compute import RunRequest, cost_of
     from attncli.models.estimate import compute_dtype, stored_sizes
@@ -176,21 +170,14 @@ def _estimate(
     from attncli.models.run import LONG, check_length, rows_for
 
     if checkpoint.tokenizer_path is None:
-        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(resolved.folder))
+        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=where)
     count = len(tokenizer_of(checkpoint).encode(text))
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
     rows = rows_for(spec, count) if count > LONG else None
-    tables = rows is None and (layers is not EVERY or len(spec.blocks) == 1)
-    return cost_of(
-        spec,
-        count,
-        RunRequest(layers, matrices=tables),
-        dtype=dtype,
-        compute_dtype=compute_dtype(spec, count, dtype),
-        rows=rows,
-        stored_sizes=stored_sizes(checkpoint.names(), binding),
-    )
+    run = RunRequest(layers, matrices=rows is None and (layers is not EVERY or len(spec.blocks) == 1))
+    wide, sizes = compute_dtype(spec, count, dtype), stored_sizes(checkpoint.names(), binding)
+    return cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
 
 
 list_.__name__ = "list"
