@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,18 +10,9 @@ from attncli.cli import declarations, request
 from attncli.cli.declarations import ComputeOptions, ModelOptions, PagedOutput, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import (
-    attention_number,
-    compute_number,
-    compute_option,
-    redeclare,
-    without,
-)
+from attncli.cli.option import attention_number, compute_number, compute_option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 def cost(
@@ -59,11 +50,8 @@ def cost(
     view = validate_options(output, environment, "cost")
     if not measure and view.show == frozenset({"measured"}):
         raise UsageError("--show measured shows what was timed, and nothing was", expected="--time as well")
-    loaded_model = (
-        None
-        if model is None
-        else request.model(environment, RunSetup(ModelOptions(model=model), compute=ComputeOptions(dtype=dtype)))
-    )
+    setup = RunSetup(ModelOptions(model=model), compute=ComputeOptions(dtype=dtype))
+    loaded_model = None if model is None else request.model(environment, setup)
     document = compute_cost(
         n,
         d_model=d_model,

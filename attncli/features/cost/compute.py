@@ -8,6 +8,7 @@ of a variant's own count, the projections are told apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter
 
@@ -58,7 +59,7 @@ class Sizes(Struct, frozen=True):
         return 2 * -(-self.n // self.chunk)
 
 
-def check(sizes: Sizes) -> None:
+def check_sizes(sizes: Sizes) -> None:
     """Raise UsageError for a size below 1."""
     for name in ("n", "d_model", "heads", "d_k", "d_v", "window", "chunk", "rounds", "rows"):
         if getattr(sizes, name) < 1:
@@ -73,11 +74,8 @@ def variants(sizes: Sizes) -> list[Variant]:
     (or steps) information between the two most distant tokens must go, None where chance decides.
     """
     n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
-    masks: list[tuple[VariantName, Mask]] = [
-        ("full", Everywhere()),
-        ("causal", Causal()),
-        ("window", Window(sizes.window - 1, 0)),
-    ]
+    window = Window(sizes.window - 1, 0)
+    masks: list[tuple[VariantName, Mask]] = [("full", Everywhere()), ("causal", Causal()), ("window", window)]
     masks += [("mask", mask) for mask in sizes.masks]
     rows = []
     for name, mask in masks:
@@ -96,7 +94,7 @@ def variants(sizes: Sizes) -> list[Variant]:
                 grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
             )
         )
-    return [*rows, _hash_variant(sizes), _recurrent(sizes)]
+    return [*rows, _hash_variant(sizes), _recurrent_variant(sizes)]
 
 
 def reach(mask: Mask, n: int, rows: int) -> int:
@@ -136,7 +134,7 @@ def _hash_variant(sizes: Sizes) -> Variant:
     )
 
 
-def _recurrent(sizes: Sizes) -> Variant:
+def _recurrent_variant(sizes: Sizes) -> Variant:
     """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token after the other."""
     return Variant(
         name="rnn",
@@ -159,11 +157,11 @@ def lengths(n: int) -> list[int]:
 
 def growth(sizes: Sizes) -> list[GrowthRow]:
     """Multiply-adds and score bytes of every variant with a formula at several lengths."""
-    rows = []
-    for n in lengths(sizes.n):
-        variant_rows = variants(replace(sizes, n=n, masks=()))
-        rows.append(GrowthRow(n=n, multiply_adds={variant.name: variant.multiply_adds for variant in variant_rows}))
-    return rows
+    lengths_of_growth = [replace(sizes, n=n, masks=()) for n in lengths(sizes.n)]
+    return [
+        GrowthRow(n=at.n, multiply_adds={variant.name: variant.multiply_adds for variant in variants(at)})
+        for at in lengths_of_growth
+    ]
 
 
 def layer_cost(layer: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> LayerCost:
@@ -192,13 +190,9 @@ def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalC
         for number, block in enumerate(model.spec.blocks)
         if not block.instead
     ]
-    return layers, TotalCost(
-        multiply_adds=sum(layer.multiply_adds for layer in layers),
-        projections=sum(layer.projections for layer in layers),
-        cache_bytes=sum(layer.cache_bytes for layer in layers),
-        score_bytes=max(layer.score_bytes for layer in layers),
-        streamed_bytes=max(layer.streamed_bytes for layer in layers),
-    )
+    sums = {name: sum(getattr(layer, name) for layer in layers) for name in ("multiply_adds", "projections")}
+    largest = {name: max(getattr(layer, name) for layer in layers) for name in ("score_bytes", "streamed_bytes")}
+    return layers, TotalCost(**sums, **largest, cache_bytes=sum(layer.cache_bytes for layer in layers))
 
 
 def cost(
@@ -258,13 +252,13 @@ def cost(
             )
         d_k = d_v = width // count
     sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
-    check(sizes)
+    check_sizes(sizes)
     return cost_document(sizes, model=model, timings=measure(sizes, note=note) if timed else ())
 
 
 def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()) -> CostDocument:
-    """`attn.cost/1`. timings: times from `timing.measure`. Raises UsageError for sizes below 1."""
-    check(sizes)
+    """`attn.cost/1`. timings: times from `measure`. Raises UsageError for sizes below 1."""
+    check_sizes(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
     return CostDocument(
         version=__version__,
@@ -299,7 +293,7 @@ ENOUGH = 0.4
 REPEATS = 7
 
 
-def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda _: None) -> list[Timing]:
+def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore) -> list[Timing]:
     """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent
     network, torch's fused.
 
@@ -327,36 +321,31 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda
             continue
         backend = choose(name, device=None, dtype=sizes.dtype)
         dense = 0.0
-        for what, seconds, times in _measure_runs(backend, sizes, seed, note):
+        for what, run_variant in _timed_variants(backend, sizes, seed):
+            note(message("timing {what} on {backend} …", what=what, backend=name))
+            durations = _durations(run_variant)
+            seconds, repeats = median(durations), len(durations)
             dense = seconds if what == "full" else dense
+            ratio, computed = seconds / dense, work_ratios[what]
             timings.append(
-                Timing(
-                    name=what,
-                    backend=name,
-                    seconds=seconds,
-                    repeats=times,
-                    ratio=seconds / dense,
-                    computed=work_ratios[what],
-                )
+                Timing(name=what, backend=name, seconds=seconds, repeats=repeats, ratio=ratio, computed=computed)
             )
     return timings
 
 
-def _measure_runs(
-    backend: Backend, sizes: Sizes, seed: int, note: Callable[[str], None]
-) -> Iterator[tuple[str, float, int]]:
-    for what, run_variant in _runs(backend, sizes, seed):
-        note(message("timing {what} on {backend} …", what=what, backend=backend.name))
-        run_variant()
-        durations: list[float] = []
-        while len(durations) < REPEATS and sum(durations) < ENOUGH:
-            start = perf_counter()
-            run_variant()
-            durations.append(perf_counter() - start)
-        yield what, median(durations), len(durations)
+def _durations(run: Callable[[], object]) -> list[float]:
+    """Seconds of each of several runs, after one that is not timed."""
+    run()
+    durations: list[float] = []
+    while len(durations) < REPEATS and sum(durations) < ENOUGH:
+        start = perf_counter()
+        run()
+        durations.append(perf_counter() - start)
+    return durations
 
 
-def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
+def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Each variant that is timed: its name, and a function that runs it once on seeded q, k and v."""
     q, k, v = (
         backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
         for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))
@@ -365,25 +354,22 @@ def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Call
     def rule(mask: Mask) -> Rule:
         return Rule(scale=sizes.d_k**-0.5, mask=mask)
 
-    def stream_mask(mask: Mask) -> Callable[[], None]:
-        def run_stream() -> None:
-            stream(backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block)
-
-        return run_stream
+    def stream_mask(mask: Mask) -> Callable[[], object]:
+        return partial(stream, backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block)
 
     yield "full", lambda: attend(backend, q, k, v, rule(Everywhere()), keep=("weights",))
     yield "streamed", stream_mask(Everywhere())
     yield "causal", stream_mask(Causal())
     yield "window", stream_mask(Window(sizes.window - 1, 0))
-    yield "rnn", _time_recurrent(backend, sizes, seed)
+    yield "rnn", _recurrent_network(backend, sizes, seed)
     if backend.name == "torch":
         from attncli.arrays.torch_backend import fused_attention
 
         yield "fused", lambda: fused_attention(q, k, v, scale=sizes.d_k**-0.5)
 
 
-def _time_recurrent(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
-    """h = tanh(W·x + U·h) over the tokens, one after the other."""
+def _recurrent_network(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
+    """A function that runs h = tanh(W·x + U·h) over seeded tokens, one after the other, and returns the last h."""
     width = sizes.d_model
     x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))
     w, u = (backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5)) for name in "wu")

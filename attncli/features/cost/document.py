@@ -52,7 +52,7 @@ class GrowthRow(Part, frozen=True, kw_only=True):
 
 
 class LayerCost(Part, frozen=True, kw_only=True):
-    """What one layer of a model costs."""
+    """What the attention of one layer of a model costs."""
 
     layer: Many
     mask: str
@@ -115,22 +115,10 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
         names = {variant.name for variant in self.variants}
         for name in ("full", "causal", "window", "lsh", "rnn"):
             if name not in names or any(name not in row.multiply_adds for row in self.growth) or not self.growth:
-                yield (
-                    "variants",
-                    message("there is no {name} here, or not at every length of `growth`", name=repr(name)),
-                )
-        sizes = (
-            self.n,
-            self.d_model,
-            self.heads,
-            self.d_k,
-            self.d_v,
-            self.window,
-            self.chunk,
-            self.rounds,
-            self.block_rows,
-        )
-        if max(*sizes, self.projections) > MOST:
+                what = message("there is no {name} here, or not at every length of `growth`", name=repr(name))
+                yield "variants", what
+        sizes = (self.n, self.d_model, self.heads, self.d_k, self.d_v, self.window, self.chunk, self.rounds)
+        if max(*sizes, self.block_rows, self.projections) > MOST:
             yield "n", message("this or another size is above {most:.0e}", most=MOST)
         for number, variant in enumerate(self.variants):
             numbers = (variant.multiply_adds, variant.score_bytes, variant.streamed_bytes, variant.pairs, variant.steps)

@@ -35,28 +35,17 @@ def cost_rows(document: CostDocument) -> Iterable[list[object]]:
 
 
 def _title(document: CostDocument, view: View) -> Lines:
-    facts = [
-        f"d_model {document.d_model}",
-        localize(count_phrase(document.heads, "head"), view),
-        f"d_k {document.d_k}",
-        f"d_v {document.d_v}",
-        safe(document.dtype),
-    ]
+    heads = localize(count_phrase(document.heads, "head"), view)
+    facts = [f"d_model {document.d_model}", heads, f"d_k {document.d_k}", f"d_v {document.d_v}", safe(document.dtype)]
     title = say(view, plural("attention over {count:,} token", "attention over {count:,} tokens", count=document.n))
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
-    return stack(
-        heading(title, " · ".join(facts), view),
-        *warnings,
-        remark(
-            say(
-                view,
-                "One layer. A multiply-add is one product with its sum. The projections to q, k, v "
-                "and back take {count} of them in every attention variant and are not counted below.",
-                count=_count(document.projections, view),
-            ),
-            view,
-        ),
+    counted = say(
+        view,
+        "One layer. A multiply-add is one product with its sum. The projections to q, k, v "
+        "and back take {count} of them in every attention variant and are not counted below.",
+        count=_count_text(document.projections, view),
     )
+    return stack(heading(title, " · ".join(facts), view), *warnings, remark(counted, view))
 
 
 def _variants(document: CostDocument, view: View) -> Lines:
@@ -64,35 +53,25 @@ def _variants(document: CostDocument, view: View) -> Lines:
     full = document.variants[0]
     rows = [
         [
-            _name(variant, view),
-            _count(variant.pairs, view) if variant.pairs else "-",
-            _count(variant.multiply_adds, view),
+            _mask_or_name(variant, view),
+            _count_text(variant.pairs, view) if variant.pairs else "-",
+            _count_text(variant.multiply_adds, view),
             f"{variant.multiply_adds / full.multiply_adds:.4g}" + spell("×", ascii=view.ascii),
-            _steps(variant.steps),
-            "-" if variant.path is None else _steps(variant.path),
+            _steps_text(variant.steps),
+            "-" if variant.path is None else _steps_text(variant.path),
             spell(variant.grows or "", ascii=view.ascii),
         ]
         for variant in document.variants
     ]
-    columns = say_each(
-        view, "variant", "pairs", "multiply-adds", contextual("cost", "of full"), "steps", "path", "grows as"
+    share = contextual("cost", "of full")
+    columns = say_each(view, "variant", "pairs", "multiply-adds", share, "steps", "path", "grows as")
+    align, note = ["left", *["right"] * 5, "left"], "pairs per head; multiply-adds of all heads"
+    meanings = message(
+        "steps: what must happen one after the other. path: layers (for the rnn: steps) "
+        "until the first token can influence the last; for lsh chance decides."
     )
-    body = table(
-        columns,
-        rows,
-        view,
-        align=["left", *["right"] * 5, "left"],
-        title="pairs and operations",
-        note="pairs per head; multiply-adds of all heads",
-    )
-    return stack(
-        body,
-        remark(
-            "steps: what must happen one after the other. path: layers (for the rnn: steps) "
-            "until the first token can influence the last; for lsh chance decides.",
-            view,
-        ),
-    )
+    body = table(columns, rows, view, align=align, title="pairs and operations", note=note)
+    return stack(body, remark(meanings, view))
 
 
 def cost_answer(document: CostDocument, view: View) -> Lines:
@@ -110,7 +89,10 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
     sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
     if sparse:
         least = min(sparse, key=lambda variant: variant.multiply_adds)
-        name, share = safe(_name(least, view), ascii=view.ascii), percent(least.multiply_adds / full.multiply_adds, 1)
+        name, share = (
+            safe(_mask_or_name(least, view), ascii=view.ascii),
+            percent(least.multiply_adds / full.multiply_adds, 1),
+        )
         yield say(view, "{variant} takes {share} of its multiply-adds.", variant=name, share=share)
     recurrent = next((variant for variant in others if variant.name == "rnn"), None)
     if recurrent is not None:
@@ -120,12 +102,13 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
         yield say(view, steps, steps=f"{recurrent.steps:,}", attention=f"{full.steps:,}")
 
 
-def _name(variant: Variant, view: View) -> str:
+def _mask_or_name(variant: Variant, view: View) -> str:
     """A variant by its mask where that is the user's own, else by the name that it has in the view's language."""
     return str(variant.spec) if variant.name in ("window", "mask") else variant_name(variant.name, view)
 
 
 def _saved_factor(variant: Variant, view: View) -> str:
+    """How many times less the scores take by rows than at once; "-" where there are none."""
     if not variant.streamed_bytes:  # a mask that shows nothing
         return "-"
     return f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii)
@@ -133,45 +116,28 @@ def _saved_factor(variant: Variant, view: View) -> str:
 
 def _memory(document: CostDocument, view: View) -> Lines:
     """Bytes of the scores, at once and by rows."""
-    rows = [
-        [
-            _name(variant, view),
-            size_words(variant.score_bytes),
-            size_words(variant.streamed_bytes),
-            _saved_factor(variant, view),
-        ]
-        for variant in document.variants
-    ]
+    rows = []
+    for variant in document.variants:
+        sizes = map(size_words, (variant.score_bytes, variant.streamed_bytes))
+        rows.append([_mask_or_name(variant, view), *sizes, _saved_factor(variant, view)])
     columns = say_each(view, "variant", "at once", contextual("cost", "by rows"), "saved")
-    title, note = (
-        say(view, "memory for scores"),
-        say(
-            view,
-            plural(
-                "all heads; at once, and by {count} query row at a time",
-                "all heads; at once, and by {count} query rows at a time",
-                count=document.block_rows,
-            ),
-        ),
+    note = plural(
+        "all heads; at once, and by {count} query row at a time",
+        "all heads; at once, and by {count} query rows at a time",
+        count=document.block_rows,
     )
-    return stack(
-        table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
-        remark(
-            "rnn: its states, all of them or only the last. Causal attention computed at once "
-            "holds the hidden half too.",
-            view,
-        ),
+    meanings = message(
+        "rnn: its states, all of them or only the last. Causal attention computed at once holds the hidden half too."
     )
+    body = table(columns, rows, view, align=["left", *["right"] * 3], title="memory for scores", note=note)
+    return stack(body, remark(meanings, view))
 
 
 def _growth(document: CostDocument, view: View) -> Lines:
-    names = list(document.growth[0].multiply_adds)
-    series = [
-        Series(
-            variant_name(name, view), tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
-        )
-        for name in names
-    ]
+    series = []
+    for name in document.growth[0].multiply_adds:
+        points = tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
+        series.append(Series(variant_name(name, view), points))
     title = heading("growth of multiply-adds over n", "both axes logarithmic; the line marks n", view)
     n, width = _crossing(document)
     crossing_note = say(
@@ -207,32 +173,23 @@ def _layers(document: CostDocument, view: View) -> Lines:
         first = index + 1
     total = document.total
     rows += [] if total is None else [[say(view, "total"), "", *_layer_cells(total, view)]]
-    columns = say_each(
-        view, "layers", "mask", "multiply-adds", "projections", "at once", contextual("cost", "by rows"), "cache"
-    )
+    by_rows = contextual("cost", "by rows")
+    columns = say_each(view, "layers", "mask", "multiply-adds", "projections", "at once", by_rows, "cache")
     name = "" if document.model is None else document.model.name or document.model.source
-    body = table(
-        columns,
-        rows,
-        view,
-        align=["left", "left", *["right"] * 5],
-        title=say(view, "attention of {model} by layer", model=name),
-        note="feed-forward parts not counted",
+    title, align = say(view, "attention of {model} by layer", model=name), ["left", "left", *["right"] * 5]
+    meanings = message(
+        "Scores are held one layer at a time, so the total shows the largest. cache: keys "
+        "and values kept while generating."
     )
-    return stack(
-        body,
-        remark(
-            "Scores are held one layer at a time, so the total shows the largest. cache: keys "
-            "and values kept while generating.",
-            view,
-        ),
-    )
+    body = table(columns, rows, view, align=align, title=title, note="feed-forward parts not counted")
+    return stack(body, remark(meanings, view))
 
 
 def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
+    """A layer's operations and bytes, or those of all layers, as the last five cells of a row."""
     return [
-        _count(layer.multiply_adds, view),
-        _count(layer.projections, view),
+        _count_text(layer.multiply_adds, view),
+        _count_text(layer.projections, view),
         *(size_words(getattr(layer, f"{name}_bytes")) for name in ("score", "streamed", "cache")),
     ]
 
@@ -247,7 +204,7 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         [
             row.backend,
             variant_name(row.name, view),
-            _seconds(row.seconds),
+            _duration_text(row.seconds),
             f"{row.ratio:.3g}" + spell("×", ascii=view.ascii),
             f"{row.computed:.3g}" + spell("×", ascii=view.ascii),
             bar(row.seconds / longest, room, ascii=view.ascii),
@@ -255,38 +212,29 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         for row in timings
     ]
     columns = [*say_each(view, "backend", "variant", "time", "measured", contextual("cost", "computed")), ""]
-    body = table(
-        columns,
-        rows,
-        view,
-        align=["left", "left", "right", "right", "right", "left"],
-        title="measured on this machine",
-        note="median; ratios to full on the same backend",
-        bars=5,
+    align, note = ["left", "left", *["right"] * 3, "left"], "median; ratios to full on the same backend"
+    meanings = message(
+        "computed: the same ratio of multiply-adds. streamed, causal and window run by "
+        "blocks of query rows and keep nothing n × n. numpy uses one thread "
+        "(OPENBLAS_NUM_THREADS changes that), torch its own."
     )
-    return stack(
-        body,
-        remark(
-            "computed: the same ratio of multiply-adds. streamed, causal and window run by "
-            "blocks of query rows and keep nothing n × n. numpy uses one thread "
-            "(OPENBLAS_NUM_THREADS changes that), torch its own.",
-            view,
-        ),
-    )
+    body = table(columns, rows, view, align=align, title="measured on this machine", note=note, bars=5)
+    return stack(body, remark(meanings, view))
 
 
-def _count(value: int, view: View) -> str:
+def _count_text(value: int, view: View) -> str:
     """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be
     read so."""
     return f"{value:,}" if value < (10**10 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
 
 
-def _steps(value: int) -> str:
+def _steps_text(value: int) -> str:
+    """A number of steps with separators; in scientific notation from 10⁸ on."""
     return f"{value:,}" if value < 10**8 else f"{value:.2e}"
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
+def _duration_text(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.2f} ms"
 
 
 def _costs_alike(layer: LayerCost, second: LayerCost) -> bool:
