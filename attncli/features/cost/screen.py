@@ -65,7 +65,7 @@ def _variants(document: CostDocument, view: View) -> Lines:
     ]
     share = contextual("cost", "of full")
     columns = say_each(view, "variant", "pairs", "multiply-adds", share, "steps", "path", "grows as")
-    align, note = ["left", *["right"] * 5, "left"], "pairs per head; multiply-adds of all heads"
+    align, note = ["left", *["right"] * 5, "left"], message("pairs per head; multiply-adds of all heads")
     meanings = message(
         "steps: what must happen one after the other. path: layers (for the rnn: steps) "
         "until the first token can influence the last; for lsh chance decides."
@@ -212,7 +212,7 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         for row in timings
     ]
     columns = [*say_each(view, "backend", "variant", "time", "measured", contextual("cost", "computed")), ""]
-    align, note = ["left", "left", *["right"] * 3, "left"], "median; ratios to full on the same backend"
+    align, note = ["left", "left", *["right"] * 3, "left"], message("median; ratios to full on the same backend")
     meanings = message(
         "computed: the same ratio of multiply-adds. streamed, causal and window run by "
         "blocks of query rows and keep nothing n × n. numpy uses one thread "

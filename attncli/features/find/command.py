@@ -61,11 +61,8 @@ def find(
     view = validate_options(output, environment, "find", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why, words=words)
     if start is None or end is None:
-        raise UsageError(
-            "attn find needs two tokens",
-            expected="--from TOK and --to TOK",
-            hint="attn find TEXT --from it --to animal",
-        )
+        hint = message("attn find TEXT --from it --to animal")
+        raise UsageError("attn find needs two tokens", expected="--from TOK and --to TOK", hint=hint)
     if not effect and (ignored_options := environment.options_about(setup.model, About.AFTER_HEADS)):
         raise UsageError(
             "{option} changes what leaves the layer, and links are shown",
@@ -88,9 +85,7 @@ def find(
                 foretell_text(environment, len(source_text.text))
                 tokens = request.tokens_of(loaded_model, source_text)
                 named_regions = request.regions_of(quiet_overlaps, regions, source_text, tokens)
-                label = message("{tokens:,} tokens", tokens=len(tokens))
-                if effect:
-                    label = message("cutting the link")
+                label = message("cutting the link") if effect else message("{tokens:,} tokens", tokens=len(tokens))
                 with progress(environment, label, layers=not effect) as on_progress:
                     document = compute_find(
                         loaded_model,
@@ -118,7 +113,7 @@ def find(
                     record = page_record(
                         loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
                     )
-                    searched = _searched(environment, record, (start, end), [] if words else named_regions)
+                    searched = _search_start(environment, record, (start, end), [] if words else named_regions)
                     reasons = page_reasons(environment, loaded_model, source_text, why, setup.compute)
                     bands = bands_of_regions([] if words else named_regions)
                     write_run_page(page, document, record, view.lang, start=searched, reasons=reasons, bands=bands)
@@ -127,7 +122,7 @@ def find(
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
-def _searched(
+def _search_start(
     environment: Environment, record: RunRecord, ends: tuple[str, str], regions: Sequence[Region]
 ) -> dict[str, str]:
     """The link that a page begins with, as its search names it."""

@@ -22,6 +22,7 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region, region_span, word_regions
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
+from attncli.language import message
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import HeadSelection
@@ -43,14 +44,14 @@ class SearchRequest(Struct, frozen=True):
 
 
 class CutOptions(Struct, frozen=True):
-    """That the effect of cutting the link is wanted. memory: bytes there may be. progress: is told the share done."""
+    """How the effect of cutting the link is measured. memory: bytes there may be. progress: is told the share done."""
 
     memory: int
     progress: Callable[[float], None]
 
 
-class _EndRows:
-    """The rows of two queries, kept while blocks of a layer go by."""
+class _QueryRows:
+    """The rows [head, key] of a few queries, weights and which keys are visible, kept while blocks of a layer go by."""
 
     def __init__(self, model: Model, queries: Sequence[int], keys: int) -> None:
         self._model, self._queries, self._keys = model, queries, keys
@@ -58,25 +59,22 @@ class _EndRows:
         self.visibility: dict[int, np.ndarray[Any, Any]] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
+        """Keep what a block of the layer's self-attention holds of the queries."""
         if kind != "self":
             return
         backend, every = self._model.backend, self._model.spec.blocks[layer].attention.heads
         high = min(block.high, self._keys)  # learned keys stand after the tokens
         for query in (number for number in self._queries if block.start <= number < block.stop):
-            for arrays, kind_of in ((self.rows, np.float64), (self.visibility, np.bool_)):
-                arrays.setdefault(query, np.zeros((every, self._keys), kind_of))
+            for arrays, dtype in ((self.rows, np.float64), (self.visibility, np.bool_)):
+                arrays.setdefault(query, np.zeros((every, self._keys), dtype))
             weights = backend.numpy(block.stages["weights"][..., query - block.start, : high - block.low])
-            block_heads = slice(block.first_head, block.first_head + len(weights))
-            self.rows[query][block_heads, block.low : high] = weights
-            if block.visibility is None:
-                self.visibility[query][block_heads, block.low : high] = True
-            else:
-                block_visibility = backend.numpy(
-                    block.visibility[..., min(query - block.start, block.visibility.shape[-2] - 1), :]
-                )
-                self.visibility[query][block_heads, block.low : high] = (
-                    block_visibility[..., : high - block.low] if block_visibility.shape[-1] > 1 else block_visibility
-                )
+            cells = slice(block.first_head, block.first_head + len(weights)), slice(block.low, high)
+            self.rows[query][cells] = weights
+            visible: np.ndarray[Any, Any] | bool = True
+            if block.visibility is not None:
+                row = min(query - block.start, block.visibility.shape[-2] - 1)
+                visible = backend.numpy(block.visibility[..., row, :])[..., : high - block.low]
+            self.visibility[query][cells] = visible
 
 
 def find(
@@ -137,12 +135,8 @@ def find(
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
         if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
-            raise UsageError(
-                "{end} and {end_2} share tokens",
-                expected="two that do not, or the same twice",
-                end=repr(query),
-                end_2=repr(key),
-            )
+            expected = message("two that do not, or the same twice")
+            raise UsageError("{end} and {end_2} share tokens", expected=expected, end=repr(query), end_2=repr(key))
         merged_tokens = join_words(tokens, text, several, merged_tokens)
     # joining tokens before them moves the places of those after
     places = {
@@ -154,15 +148,9 @@ def find(
     on_cost(cost(model, len(tokens), run_request, is_saved=False, rows=rows), len(tokens))
     cutting = CutOptions(free_memory().bytes if memory is None else memory, progress) if effect else None
     sought = SearchRequest(places[query], places[key], layers, heads)
+    watch = None if effect else progress
     document = find_document(
-        model,
-        text,
-        tokens,
-        sought,
-        words=merged_tokens,
-        cutting=cutting,
-        progress=None if effect else progress,
-        recording=recording,
+        model, text, tokens, sought, words=merged_tokens, cutting=cutting, progress=watch, recording=recording
     )
     names = {region.name for region in regions}
     ends = [RegionRow(name=name, tokens=[place]) for name, place in places.items() if name in names]
@@ -188,10 +176,10 @@ def find_document(
     Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
     is left.
     """
-    ends = [list(_pieces(words, word)) for word in (request.start, request.end)]
+    ends = [list(_tokens_of_word(words, word)) for word in (request.start, request.end)]
     queries = sorted({*ends[0], *ends[1]})
     layers = model.spec.attending(request.layers)
-    end_rows = {layer: _EndRows(model, queries, len(tokens)) for layer in layers}
+    end_rows = {layer: _QueryRows(model, queries, len(tokens)) for layer in layers}
     heads: list[FoundHead] = []
     warnings = notes(model, text, tokens)
 
@@ -207,29 +195,17 @@ def find_document(
     ):  # fmt: skip
         layer_rows = end_rows.pop(trace.layer)
         warnings += overflow(model.backend, trace)
-        forward, visibility = _row(layer_rows, ends[0], words)
-        back, seen_back = _row(layer_rows, ends[1], words)
+        forward, visibility = _word_row(layer_rows, ends[0], words)
+        back, visible_back = _word_row(layer_rows, ends[1], words)
         for head in numbers_of(request.heads, forward.shape[0]):
             if np.isnan((forward[head], back[head])).any():
                 continue
-            end_place = _place(forward[head], visibility[head], request.end)
-            heads.append(
-                FoundHead(
-                    layer=trace.layer,
-                    head=head,
-                    weight=end_place.weight,
-                    rank=end_place.rank,
-                    visible=end_place.visible,
-                    top_key=end_place.top_key,
-                    reverse=_place(back[head], seen_back[head], request.start),
-                )
-            )
+            link = _ranked_key(forward[head], visibility[head], request.end)
+            reverse = Reverse(**_ranked_key(back[head], visible_back[head], request.start))
+            heads.append(FoundHead(layer=trace.layer, head=head, **link, reverse=reverse))
     if not heads:
-        raise InputError(
-            "no head has weights that are finite numbers",
-            expected="numbers that their type can hold",
-            hint="--dtype float64",
-        )
+        expected = message("numbers that their type can hold")
+        raise InputError("no head has weights that are finite numbers", expected=expected, hint="--dtype float64")
     together: float | UnsetType | None = UNSET
     if cutting is not None:
         heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
@@ -262,12 +238,10 @@ def _with_effects(
         memory=cutting.memory, progress=cutting.progress,
     )  # fmt: skip
     cosines = {
-        (head_effect.place.layer, head_effect.place.head): _finite_or_none(head_effect.readings["cosine"])
-        for head_effect in removal.effects
+        (effect.place.layer, effect.place.head): _finite_or_none(effect.readings["cosine"])
+        for effect in removal.effects
     }
-    with_effect = [
-        replace(head_effect, effect=cosines.get((head_effect.layer, head_effect.head))) for head_effect in heads
-    ]
+    with_effect = [replace(head, effect=cosines.get((head.layer, head.head))) for head in heads]
     return with_effect, _finite_or_none(removal.together["cosine"])
 
 
@@ -275,19 +249,20 @@ def _finite_or_none(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def _pieces(words: Words | None, word: int) -> range:
+def _tokens_of_word(words: Words | None, word: int) -> range:
+    """The indices of the tokens that make a word; without words each token is one."""
     if words is None:
         return range(word, word + 1)
     return range(int(words.starts[word]), int(words.starts[word] + words.sizes[word]))
 
 
-def _row(
-    end_rows: _EndRows, queries: Sequence[int], words: Words | None
+def _word_row(
+    query_rows: _QueryRows, queries: Sequence[int], words: Words | None
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The row of one token, or of a word: the mean over its pieces, keys summed by word."""
+    """The weights of one token, or of a word, and which keys it sees, both [head, key]: the mean over its pieces, keys
+    summed by word."""
     row, visibility = (
-        np.stack([end_rows.rows[q] for q in queries], 1),
-        np.stack([end_rows.visibility[q] for q in queries], 1),
+        np.stack([rows[query] for query in queries], 1) for rows in (query_rows.rows, query_rows.visibility)
     )
     if words is None:
         return row[:, 0], visibility[:, 0]
@@ -296,12 +271,9 @@ def _row(
     return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, word_visibility
 
 
-def _place(row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int) -> Reverse:
-    weight = float(row[key])
-    top = int(np.argmax(row))
-    return Reverse(
-        weight=weight,
-        rank=int((row > weight).sum()) + 1 if visibility[key] else None,
-        visible=int(visibility.sum()),
-        top_key=top if row[top] > 0 else None,
-    )
+def _ranked_key(row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int) -> dict[str, Any]:
+    """What a row [key] has for one key, as the document's fields: its weight and rank, the keys seen and the first."""
+    weight, top = float(row[key]), int(np.argmax(row))
+    rank = int((row > weight).sum()) + 1 if visibility[key] else None
+    top_key = top if row[top] > 0 else None
+    return {"weight": weight, "rank": rank, "visible": int(visibility.sum()), "top_key": top_key}

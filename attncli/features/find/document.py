@@ -10,29 +10,30 @@ from msgspec import UNSET, UnsetType, field
 from attncli.documents import Count, Header, Part, PlacedHead, RegionRow, Size, Weight, describe, index_of
 from attncli.language import message
 
+LinkWeight = Annotated[Weight, describe("From the query to the key.")]
+KeyRank = Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
+VisibleKeys = Annotated[Count, describe("Keys that this query may see.")]
+TopKeyIndex = Annotated[
+    Annotated[Count, index_of("token")] | None, describe("The key with the most weight; null if the query sees none.")
+]
+
 
 class Reverse(Part, frozen=True, kw_only=True):
-    """The same from `to` to `from`."""
+    """What one head sends back, from the key to the query."""
 
-    weight: Annotated[Weight, describe("From the query to the key.")]
-    rank: Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
-    visible: Annotated[Count, describe("Keys that this query may see.")]
-    top_key: Annotated[
-        Annotated[Count, index_of("token")] | None,
-        describe("The key with the most weight; null if the query sees none."),
-    ]
+    weight: LinkWeight
+    rank: KeyRank
+    visible: VisibleKeys
+    top_key: TopKeyIndex
 
 
 class FoundHead(PlacedHead, frozen=True, kw_only=True):
     """What one head sends from the query to the key."""
 
-    weight: Annotated[Weight, describe("From the query to the key.")]
-    rank: Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
-    visible: Annotated[Count, describe("Keys that this query may see.")]
-    top_key: Annotated[
-        Annotated[Count, index_of("token")] | None,
-        describe("The key with the most weight; null if the query sees none."),
-    ]
+    weight: LinkWeight
+    rank: KeyRank
+    visible: VisibleKeys
+    top_key: TopKeyIndex
     reverse: Reverse
     effect: Annotated[
         float | UnsetType | None,

@@ -46,18 +46,14 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     names = ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
     yield (*names, "effect") if has_effects else names
     for head in document.heads:
-        back = head.reverse
-        yield (
-            *(getattr(head, name) for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
-            back.weight,
-            back.rank,
-            *((head.effect,) if has_effects else ()),
-        )
+        link = (head.layer, head.head, head.weight, head.rank, head.visible, head.top_key)
+        yield (*link, head.reverse.weight, head.reverse.rank, *((head.effect,) if has_effects else ()))
 
 
-def _heads(document: FindDocument, view: View) -> Lines:
+def _head_table(document: FindDocument, view: View) -> Lines:
+    """The heads, strongest first, with what of them and of their columns is not shown."""
     names = [_token_name(document, index, view) for index in (document.query, document.key)]
-    arrow = spell("→", ascii=view.ascii)
+    places = {"query": names[0], "arrow": spell("→", ascii=view.ascii), "key": names[1]}
     heads = document.heads
     heads_shown = heads if view.full else heads[: view.top]
     columns = _columns(document, heads_shown, view)
@@ -67,21 +63,14 @@ def _heads(document: FindDocument, view: View) -> Lines:
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
         align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
-        title=message("heads by weight, {query} {arrow} {key}", query=names[0], arrow=arrow, key=names[1]),
-        bars=list(columns).index(BAR) if BAR in columns else None,
-        note=""
-        if REVERSE in absent
-        else message("reverse: {key} {arrow} {query}", query=names[0], arrow=arrow, key=names[1]),
+        title=message("heads by weight, {query} {arrow} {key}", **places),
+        bars=list(columns).index(BAR),
+        note="" if REVERSE in absent else message("reverse: {key} {arrow} {query}", **places),
     )
-    more = (
-        message(
-            "{heads_shown} of {heads} heads shown; --top {heads} shows all",
-            heads_shown=len(heads_shown),
-            heads=len(heads),
-        )
-        if len(heads_shown) < len(heads)
-        else ""
-    )
+    counts = {"heads_shown": len(heads_shown), "heads": len(heads)}
+    more = ""
+    if len(heads_shown) < len(heads):
+        more = message("{heads_shown} of {heads} heads shown; --top {heads} shows all", **counts)
     narrow = message("a wider terminal also shows: {absent}", absent=listing(map(term, absent))) if absent else ""
     hidden = message(
         "the mask hides this key from this query in every head"
@@ -94,43 +83,38 @@ def _heads(document: FindDocument, view: View) -> Lines:
 def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
     """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
     number."""
-    write = writer(
-        [getattr(head, side) for row in heads for head, side in ((row, "weight"), (row.reverse, "weight"))],
-        view.precision,
-    )
+    write = writer([weight for head in heads for weight in (head.weight, head.reverse.weight)], view.precision)
     texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
+    effects = [None if head.effect is UNSET else head.effect for head in heads]
     tops = ["-" if head.top_key is None else texts[head.top_key] for head in heads]
     columns = {
         "layer": [str(head.layer) for head in heads],
         "head": [str(head.head) for head in heads],
         "weight": [write(head.weight) for head in heads],
         BAR: [""] * len(heads),
-        **(
-            {EFFECT: effect_columns([None if head.effect is UNSET else head.effect for head in heads])[0]}
-            if document.effect_together is not UNSET
-            else {}
-        ),
-        message("rank of key"): [_rank(head, view) for head in heads],
+        **({} if document.effect_together is UNSET else {EFFECT: effect_columns(effects)[0]}),
+        message("rank of key"): [_rank_text(head, view) for head in heads],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
         REVERSE: [write(head.reverse.weight) for head in heads],
-        "rank": [_rank(head.reverse, view) for head in heads],
+        "rank": [_rank_text(head.reverse, view) for head in heads],
     }
     for less in ((LOOKS,), (REVERSE, "rank")):
-        if _width(columns) + SHORTEST > view.width:
+        if _table_width(columns) + SHORTEST > view.width:
             for name in less:
                 del columns[name]
-    room = min(max(view.width - _width(columns), SHORTEST), LONGEST)
+    room = min(max(view.width - _table_width(columns), SHORTEST), LONGEST)
     return columns | {BAR: [bar(head.weight, room, ascii=view.ascii) for head in heads]}
 
 
-def _width(columns: dict[str, list[str]]) -> int:
+def _table_width(columns: dict[str, list[str]]) -> int:
+    """Terminal cells that a table of these columns takes, bars aside."""
     return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
-def _rank(place: FoundHead | Reverse, view: View) -> str:
-    return localize(
-        "hidden" if place.rank is None else message("{rank} of {visible}", rank=place.rank, visible=place.visible), view
-    )
+def _rank_text(link: FoundHead | Reverse, view: View) -> str:
+    """Such as "1 of 7"; "hidden" for a key that the mask hides."""
+    rank = message("{rank} of {visible}", rank=link.rank, visible=link.visible)
+    return localize("hidden" if link.rank is None else rank, view)
 
 
 def _token_name(document: FindDocument, index: int, view: View) -> str:
@@ -151,6 +135,6 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
 FIND_PARTS: Parts[FindDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
-    ScreenPart("heads", _heads),
+    ScreenPart("heads", _head_table),
     ScreenPart("answer", _answer),
 )
