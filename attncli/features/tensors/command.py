@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,9 +86,7 @@ def tensors(
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
     options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
     arrays = capture_attention(stored_tensors, str(file), backend, options, layer=layer)
-    pairs = (
-        int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
-    )
+    pairs = math.prod(arrays.q.shape[:-1]) * int(arrays.k.shape[-2])
     heads = numbers_of(request.numbers(head, "head", arrays.q.shape[-3]), arrays.q.shape[-3])
     by_blocks = arrays.long and not every and page.html is None
     if not by_blocks:

@@ -28,7 +28,7 @@ from attncli.measure.run_record import RunRecord, arithmetic, feed_whole, metric
 from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_within, stream
 from attncli.mechanism.attention import check_arguments
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
-from attncli.mechanism.trace import SQUARE, Shape, shapes_of
+from attncli.mechanism.trace import SQUARE, shapes_of
 from attncli.models.layout import names_text
 from attncli.models.run import LONG
 from attncli.version import __version__
@@ -40,7 +40,6 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 ROLES = ("q", "k", "v")
 LAYER = re.compile(r"layers\.(0|[1-9][0-9]{0,17})\.q")
 """The queries of a layer, as `--save` names them."""
-OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
 
 
 class Options(Struct, frozen=True):
@@ -100,34 +99,22 @@ def capture_attention(
     used where the file has them and the options do not say otherwise. Raises InputError for arrays that are missing or
     do not go together, UsageError for a mask that depends on the vectors of one text, beside leading axes.
     """
-    prefix = _prefix(tensors, where, layer)
-    roles = [
-        backend.array(array)
-        for array in _broadcast_leading_axes([_with_heads(tensors[prefix + name]) for name in ROLES])
-    ]
-    extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
-    lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
+    prefix = _name_prefix(tensors, where, layer)
+    of_roles = [tensors[prefix + name] for name in ROLES]
+    with_heads = [array[None] if array.ndim == 2 else array for array in of_roles]
+    floats = {name: backend.array(tensors[name]) for name in ("bias", "sinks") if name in tensors}
+    lengths = options.key_lengths if options.key_lengths is not None else tensors.get("key_lengths")
     _, q, k, v, rule = check_arguments(
-        *roles, scale=options.scale, softcap=options.softcap,
-        mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False,
-        window=None,
-        offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
-        sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
+        *map(backend.array, _broadcast_leading_axes(with_heads)), scale=options.scale, softcap=options.softcap,
+        mask=backend.keep(tensors["mask"] != 0) if "mask" in tensors else None, bias=floats.get("bias"), causal=False,
+        window=None, offset=options.offset or tensors.get("offset", 0),
+        key_lengths=None if lengths is None else np.asarray(lengths),
+        sinks=floats.get("sinks"), softmax_dtype=options.softmax_dtype,
     )  # fmt: skip
     if options.mask.depends_on == "vectors" and q.ndim > 3:
         raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
     mask = options.mask.bind(backend, q, k, rule.scale, options.softcap) if q.ndim == 3 else options.mask
     return CapturedTensors(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
-
-
-def _on(backend: Backend, array: np.ndarray[Any, Any] | None, *, as_bool: bool = False) -> Array | None:
-    if array is None:
-        return None
-    return backend.keep(array != 0) if as_bool else backend.array(array)
-
-
-def _with_heads(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array[None] if array.ndim == 2 else array
 
 
 def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
@@ -141,20 +128,17 @@ def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarr
     return [np.broadcast_to(array, (*lead, *array.shape[-3:])) for array in arrays]
 
 
-def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
+def _name_prefix(tensors: Tensors, where: str, layer: int | None) -> str:
+    """What stands before q, k and v in the names of a file's tensors: "" or "layers.0."; of the first layer where none
+    is named. Raises InputError where one of the three is missing."""
     if layer is None and all(name in tensors for name in ROLES):
         return ""
     layers = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
     if layers:
         number = layers[0] if layer is None else layer
         if number not in layers:
-            raise InputError(
-                "there is no layer {number} in this file",
-                where=where,
-                expected="one of {layers}",
-                number=number,
-                layers=listing(map(str, layers)),
-            )
+            expected = message("one of {layers}", layers=listing(map(str, layers)))
+            raise InputError("there is no layer {number} in this file", where=where, expected=expected, number=number)
         lacking = [name for role in ROLES if (name := f"layers.{number}.{role}") not in tensors]
         if lacking:
             raise InputError(
@@ -167,12 +151,8 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         return f"layers.{number}."
     missing = [name for name in ROLES if name not in tensors]
     if not missing:
-        raise InputError(
-            "there is no layer {layer}: this file has q, k and v of no layer",
-            where=where,
-            expected="no --layer",
-            layer=layer,
-        )
+        what = message("there is no layer {layer}: this file has q, k and v of no layer", layer=layer)
+        raise InputError(what, where=where, expected="no --layer")
     tensor_names = names_text(sorted(tensors)) or "nothing"
     close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
     hint = f"rename {close[0]!r}" if close else message("attn weights show FILE lists what is there")
@@ -228,10 +208,8 @@ def tensors(
     trace = None if (arrays.long and not stages if by_blocks is None else by_blocks) else arrays.attend()
     if trace is not None:
         on_trace(trace)
-    numbers_chosen = numbers_of(heads, arrays.q.shape[-3])
-    return tensors_document(
-        name, arrays, trace, options.mask, heads=numbers_chosen, top=top, stages=stages, progress=progress
-    )
+    chosen = numbers_of(heads, arrays.q.shape[-3])
+    return tensors_document(name, arrays, trace, options.mask, heads=chosen, top=top, stages=stages, progress=progress)
 
 
 def tensors_document(
@@ -243,7 +221,7 @@ def tensors_document(
     heads: Sequence[int],
     top: int,
     stages: bool,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Callable[[float], None] = ignore,
 ) -> TensorsDocument:
     """The `attn.tensors/1` document. Links are the largest weights over all batch entries.
 
@@ -262,10 +240,9 @@ def tensors_document(
         offset = rule.offset if isinstance(rule.offset, int) else 0
         captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
         if trace is None:
-            so_far = partial(_report_share, progress, number, len(places))
-            empty = backend.numpy(captured_heads.stream_rows(backend, arrays.entry(place), rule, so_far).empty)[
-                list(heads)
-            ]
+            on_share = partial(_report_share, progress, number, len(places))
+            streamed = captured_heads.stream_rows(backend, arrays.entry(place), rule, on_share)
+            empty = backend.numpy(streamed.empty)[list(heads)]
         else:
             weights = stage_values["weights"][place][list(heads)]
             captured_heads.whole(weights, stage_values["masked"][place][list(heads)] != -np.inf)
@@ -297,7 +274,19 @@ def tensors_document(
         file=file,
         queries=arrays.q.shape[-2],
         keys=arrays.k.shape[-2],
-        model=_model(file, arrays),
+        model=ModelPart(
+            source="tensors",
+            name=file,
+            family=None,
+            seed=None,
+            d_model=None,
+            layers=1,
+            heads=arrays.q.shape[-3],
+            kv_heads=arrays.k.shape[-3],
+            d_k=arrays.q.shape[-1],
+            d_v=arrays.v.shape[-1],
+            digest=None,
+        ),  # fmt: skip
         attention=AttentionPart(
             scale=rule.scale,
             softcap=rule.softcap,
@@ -305,19 +294,20 @@ def tensors_document(
             position="none",
             backend=backend.name,
             dtype=backend.dtype,
-        ),
+        ),  # fmt: skip
         shapes=_shapes(arrays, trace),
         batch=batch,
         links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
         empty_rows=empties,
         warnings=[
             *visibility_notes(rule, backend),
-            *([] if trace is None else _unlike(arrays.saved_weights, stage_values["weights"])),
+            *([] if trace is None else _saved_weights_notes(arrays.saved_weights, stage_values["weights"])),
         ],
     )
 
 
 def _report_share(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:
+    """Tell `progress` the share done of all batch entries, from the share done of one. entry: which, from 0."""
     progress((entry + share) / entries)
 
 
@@ -330,36 +320,20 @@ def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
     else:
         rule = arrays.rule
         masked = [rule.visibility, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
-        absent = {
-            "capped": rule.softcap is None,
-            "biased": rule.bias is None,
-            "masked": all(part is None for part in masked),
+        is_there = {
+            "capped": rule.softcap is not None,
+            "biased": rule.bias is not None,
+            "masked": any(part is not None for part in masked),
         }
-        arrays_shown |= {name: array for name, array in trace.stages.items() if not absent.get(name, False)}
+        arrays_shown |= {name: array for name, array in trace.stages.items() if is_there.get(name, True)}
         arrays_shown["mixed"] = trace.mixed
     count = len(arrays.lead)
     names = tuple(f"batch {axis}" if count > 1 else "batch" for axis in range(count))
-    return [_shape(row) for row in shapes_of(arrays_shown, leading=names)]
+    rows = shapes_of(arrays_shown, leading=names)
+    return [shape_row(row, "given" if row.step in ROLES else row.formula) for row in rows]
 
 
-def _model(file: str, arrays: CapturedTensors) -> ModelPart:
-    """What ran: the arrays, and no weights."""
-    return ModelPart(
-        source="tensors",
-        name=file,
-        family=None,
-        seed=None,
-        d_model=None,
-        layers=1,
-        heads=arrays.q.shape[-3],
-        kv_heads=arrays.k.shape[-3],
-        d_k=arrays.q.shape[-1],
-        d_v=arrays.v.shape[-1],
-        digest=None,
-    )
-
-
-def _unlike(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
+def _saved_weights_notes(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
     """A warning where the file has weights of its own and these are others."""
     if saved_weights is None or saved_weights.shape != weights.shape:
         return []
@@ -373,11 +347,6 @@ def _unlike(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any,
             apart=apart,
         )
     ]
-
-
-def _shape(row: Shape) -> ShapeRow:
-    formula = "given" if row.step in ROLES else row.formula
-    return shape_row(row, formula)
 
 
 # Captured attention in numbers: metrics and strongest links of every head, from whole weights or by blocks.
@@ -434,12 +403,10 @@ class CapturedHeads:
 def of_place(array: Array, place: tuple[int, ...]) -> Array:
     """The part of an array for one batch entry: of leading axes, which broadcast, and three of its own."""
     leading = array.shape[:-3]
-    leading_index = place[len(place) - len(leading) :]
-    return (
-        array[tuple(0 if size == 1 else index for size, index in zip(leading, leading_index, strict=True))]
-        if leading
-        else array
-    )
+    if not leading:
+        return array
+    places = zip(leading, place[len(place) - len(leading) :], strict=True)
+    return array[tuple(0 if size == 1 else index for size, index in places)]
 
 
 def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
@@ -449,13 +416,8 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
         return array if array is None or array.ndim <= 3 else of_place(array, place)
 
     offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place).reshape((-1,))[0])
-    return replace(
-        rule,
-        visibility=take_entry(rule.visibility),
-        bias=take_entry(rule.bias),
-        offset=offset,
-        key_lengths=take_entry(rule.key_lengths),
-    )
+    arrays = {name: take_entry(getattr(rule, name)) for name in ("visibility", "bias", "key_lengths")}
+    return replace(rule, **arrays, offset=offset)
 
 
 def visibility_notes(rule: Rule, backend: Backend) -> list[str]:

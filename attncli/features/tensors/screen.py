@@ -40,25 +40,22 @@ def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
                     yield (*place, metric.value, metric.rows, None if uniform is None else uniform.value)
         return
     yield ("batch", "head", "query", "key", "score", "weight")
-    for entry in document.batch:
-        for head in entry.heads:
-            if head.weights is UNSET:
-                continue
-            for query, row in enumerate(head.weights):
-                for key, weight in enumerate(row):
-                    yield (
-                        ",".join(map(str, entry.index)),
-                        head.head,
-                        query,
-                        key,
-                        None if head.scores is UNSET else head.scores[query][key],
-                        weight,
-                    )
+    for index, head in _heads_with_weights(document):
+        assert head.weights is not UNSET, "these have weights"
+        for query, row in enumerate(head.weights):
+            for key, weight in enumerate(row):
+                score = None if head.scores is UNSET else head.scores[query][key]
+                yield (",".join(map(str, index)), head.head, query, key, score, weight)
+
+
+def _heads_with_weights(document: TensorsDocument) -> list[tuple[Sequence[int], CapturedHead]]:
+    """The heads whose matrices the document holds, each with its place on the leading axes."""
+    return [(entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET]
 
 
 def _links(document: TensorsDocument, view: View) -> Lines:
     queries, keys = [say(view, "query")] * document.queries, [say(view, "key")] * document.keys
-    place = None if sum(len(entry.heads) for entry in document.batch) == 1 else partial(_place, view=view)
+    place = None if sum(len(entry.heads) for entry in document.batch) == 1 else partial(_head_place, view=view)
     return links(
         document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
     )
@@ -69,8 +66,8 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
     where there are no matrices."""
     if _is_long(document):
         return Lines()
-    heads_shown = [(entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET]
-    tables = [_table(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])]
+    heads_shown = _heads_with_weights(document)
+    tables = [_head_matrix(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])]
     more = (
         message("{last} more not shown; --head H chooses, --full shows all", last=len(heads_shown) - 1)
         if part == "weights" and len(heads_shown) > len(tables)
@@ -81,7 +78,7 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
 
 def _is_long(document: TensorsDocument) -> bool:
     """Whether it ran by blocks of rows, and so has no matrices."""
-    return all(head.weights is UNSET for entry in document.batch for head in entry.heads)
+    return not _heads_with_weights(document)
 
 
 def _metrics(document: TensorsDocument, view: View) -> Lines:
@@ -92,43 +89,31 @@ def _metrics(document: TensorsDocument, view: View) -> Lines:
     if not captured_heads:
         return Lines()
     names = [name for name in captured_heads[0][2] if view.full or name in DEFAULT]
-    has_batch = any(index for index, _, _ in captured_heads)
-    rows = [
-        [
-            ",".join(map(str, index)),
-            str(head.head),
-            *("-" if (metric := metrics.get(name)) is None else _number(metric.value, view) for name in names),
-        ]
-        for index, head, metrics in captured_heads
-    ]
-    start = 0 if has_batch else 1
+    rows = []
+    for index, head, metrics in captured_heads:
+        texts = [_metric_text(metrics[name].value, view) if name in metrics else "-" for name in names]
+        rows.append([",".join(map(str, index)), str(head.head), *texts])
+    start = 0 if any(index for index, _, _ in captured_heads) else 1  # a file without leading axes has no batch
     columns = ["batch", "head", *names][start:]
     align = ["left", "right"][start:] + ["right"] * len(names)
     note = message("means over the rows" if view.full else "means over the rows; --full shows all")
     return table(columns, [row[start:] for row in rows], view, align=align, title="metrics", note=note)
 
 
-def _number(value: float | None, view: View) -> str:
+def _metric_text(value: float | None, view: View) -> str:
     return "-" if value is None else f"{value:.{view.precision}f}"
 
 
 def _header(document: TensorsDocument, view: View) -> Lines:
     model, attention = document.model, document.attention
-    run_facts: list[str] = [
-        count_phrase(document.queries, "query"),
-        count_phrase(document.keys, "key"),
-        count_phrase(model.heads, "head"),
-    ]
+    counts = ((document.queries, "query"), (document.keys, "key"), (model.heads, "head"))
+    run_facts: list[str] = [count_phrase(count, noun) for count, noun in counts]
     run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
     run_facts += [mask_and_position(attention.mask, "none", view)[0]]
     if attention.softcap is not None:
         run_facts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
-    sizes = [
-        f"d_k {model.d_k}",
-        f"d_v {model.d_v}",
-        message("scale {scale}", scale=brief(attention.scale)),
-        f"{attention.backend} {attention.dtype}",
-    ]
+    scale = message("scale {scale}", scale=brief(attention.scale))
+    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", scale, f"{attention.backend} {attention.dtype}"]
     name = message("captured tensors {name}", name=safe(document.file, ascii=view.ascii))
     title = cut(localize(name, view), view.width, ascii=view.ascii)
     return stack(
@@ -139,12 +124,14 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     )
 
 
-def _place(link: CapturedLink, view: View) -> str:
+def _head_place(link: CapturedLink, view: View) -> str:
+    """Where a link is: its place on the leading axes and its head, such as "batch 1 H3"."""
     entry = say(view, "batch {batch}", batch=",".join(map(str, link.index))) + " " if link.index else ""
     return f"{entry}H{link.head}"
 
 
-def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
+def _head_matrix(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
+    """One head's scores, weights or output, as `part` names them. index: its place on the leading axes."""
     place = (
         message("batch {batch} head {head}", batch=",".join(map(str, index)), head=head.head)
         if index
@@ -155,9 +142,8 @@ def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> L
     columns = [f"k{number}" for number in range(len(head.weights[0]))]
     if part == "output":
         assert head.output is not UNSET, "heads with weights have outputs"
-        return vectors(
-            head.output, rows, view, title="output", note=listing((place, message("weights × values")), " · ")
-        )
+        note = listing((place, message("weights × values")), " · ")
+        return vectors(head.output, rows, view, title="output", note=note)
     values = visible(head.weights, head.scores) if part == "weights" else getattr(head, part)
     weighs = part == "weights"
     limits = (0.0, 1.0) if weighs else None
@@ -178,12 +164,11 @@ def tensors_sentences(document: TensorsDocument, view: View) -> Iterator[str]:
     if not document.links:
         return
     link = _link_of_choice(document)
-    several = document.model.heads > 1
-    template = (
-        message("The strongest link: query {query} looks at key {key} with {share} of its weight, in head {head}.")
-        if several
-        else message("The strongest link: query {query} looks at key {key} with {share} of its weight.")
-    )
+    template = message("The strongest link: query {query} looks at key {key} with {share} of its weight.")
+    if document.model.heads > 1:
+        template = message(
+            "The strongest link: query {query} looks at key {key} with {share} of its weight, in head {head}."
+        )
     if len(document.batch) > 1:
         template = message(
             "The strongest link: query {query} looks at key {key} with {share} of its weight, in "
@@ -217,12 +202,11 @@ def _link_of_choice(document: TensorsDocument) -> CapturedLink:
         if rows is None or rows[link.query]:
             return link
     links = [document.links[0]]
-    for entry in document.batch:
-        for head in entry.heads:
-            rows = free.get((tuple(entry.index), head.head))
-            if head.weights is not UNSET and rows is not None and rows.any():
-                query, key, weight = largest_weight(head.weights, rows)
-                links.append(CapturedLink(index=entry.index, head=head.head, query=query, key=key, weight=weight))
+    for index, head in _heads_with_weights(document):
+        rows = free.get((tuple(index), head.head))
+        if head.weights is not UNSET and rows is not None and rows.any():
+            query, key, weight = largest_weight(head.weights, rows)
+            links.append(CapturedLink(index=list(index), head=head.head, query=query, key=key, weight=weight))
     return max(links[1:] or links, key=lambda link: link.weight)
 
 
