@@ -286,7 +286,7 @@ def tensors_document(
             d_k=arrays.q.shape[-1],
             d_v=arrays.v.shape[-1],
             digest=None,
-        ),  # fmt: skip
+        ),
         attention=AttentionPart(
             scale=rule.scale,
             softcap=rule.softcap,
@@ -294,7 +294,7 @@ def tensors_document(
             position="none",
             backend=backend.name,
             dtype=backend.dtype,
-        ),  # fmt: skip
+        ),
         shapes=_shapes(arrays, trace),
         batch=batch,
         links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
