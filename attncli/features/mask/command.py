@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,11 +14,7 @@ from attncli.cli.option import ATTENTION, argument, attention_option, redeclare,
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.features.explain.command import single
-from attncli.language import choice, message
-
-if TYPE_CHECKING:
-    from attncli.features.mask.compute import Bias
-    from attncli.models.model import Model
+from attncli.language import choice
 
 
 def mask(
@@ -57,40 +53,39 @@ def mask(
 
     attn mask causal --score-bias alibi --head 3
     """
-    from attncli.features.mask.compute import BIASES, check_n, positions_of
+    from attncli.features.mask.compute import BIASES, check_positions, model_bias, named_bias, positions_of
     from attncli.features.mask.compute import mask as compute_mask
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "mask")
-    if bias is not None and (bias not in BIASES or model is not None):
-        what = (
-            message("--score-bias is {bias}", bias=repr(bias))
-            if bias not in BIASES
-            else message("--score-bias does not go with --model, which brings its own")
-        )
-        raise UsageError(what, expected=choice(BIASES) if bias not in BIASES else "one or the other")
+    if bias not in (None, *BIASES):
+        raise UsageError("--score-bias is {bias}", expected=choice(BIASES), bias=repr(bias))
+    if bias is not None and model is not None:
+        raise UsageError("--score-bias does not go with --model, which brings its own", expected="one or the other")
     if layer is not None and model is None:
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
-    _refuse_unheeded(environment, bias, model, spec or [], seed)
+    _refuse_unused_options(environment, bias, model, spec or [], seed)
     count = positions_of(masks) if n is None else n
-    check_n(count)
+    check_positions(count)
     loaded_model = None if model is None else request.model(environment, RunSetup(ModelOptions(model=model)))
-    layer_index = (
-        0 if loaded_model is None else single(request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer")
-    )
+    layer_index = 0
     if loaded_model is not None:
+        layer_index = single(request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer")
         masks = [loaded_model.spec.blocks[layer_index].attention.mask, *masks]
     if len(masks) < 2 and view.show == frozenset({"counts"}):
         raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
-    score_bias = _bias(bias, loaded_model, layer_index, head, num_heads, count)
+    if loaded_model is not None:
+        score_bias = model_bias(loaded_model, layer_index, head, count - 1)
+    else:
+        score_bias = None if bias is None else named_bias(bias, head, num_heads, count - 1)
     if score_bias is None and "head" in environment.explicit_options:
         raise UsageError("--head is about a bias that differs by head, and this model adds none", expected="no --head")
     document = compute_mask(masks, count, seed=seed, bias=score_bias, model=loaded_model)
     write_with_figure([document], output, environment, view)
 
 
-def _refuse_unheeded(
+def _refuse_unused_options(
     environment: Environment, bias: str | None, model: str | None, specs: list[str], seed: int
 ) -> None:
     """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed that nothing draws
@@ -107,14 +102,6 @@ def _refuse_unheeded(
         raise UsageError(
             "--seed is about bigbird, lsh and random, and none is asked for", expected="one of them as well"
         )
-
-
-def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:
-    from attncli.features.mask.compute import model_bias, named_bias
-
-    if model is not None:
-        return model_bias(model, layer, head, n - 1)
-    return None if name is None else named_bias(name, head, heads, n - 1)
 
 
 mask_app = command_app(mask, essentials="-n --score-bias --head --figure --html --json --brief --full --seed")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from attncli.documents.header import model_part, position_name
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
-from attncli.language import listing
+from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
@@ -74,7 +74,7 @@ def mask(
     several = [masks] if isinstance(masks, str | Mask) else list(masks)
     parsed = [parse_mask(item, seed=seed) if isinstance(item, str) else item for item in several]
     count = positions_of(parsed) if n is None else n
-    check_n(count)
+    check_positions(count)
     if not parsed and bias is None and model is None:
         return gallery_document(count, seed=seed)
     return mask_document(parsed or [Everywhere()], count, seed=seed, bias=bias, model=model)
@@ -134,20 +134,20 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
 
     Raises InputError for a head that does not exist.
     """
-    if not 0 <= head < heads:
-        raise InputError(
-            "there is no head {head}",
-            expected="0 to {last} ({heads} heads, counted from 0)",
-            head=head,
-            last=heads - 1,
-            heads=heads,
-        )
+    _check_head(head, heads)
     j = np.arange(-reach, reach + 1)
     if name in T5:
         return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
     slopes = alibi_slopes(heads)
     values = alibi(slopes, np.zeros((1, 1), np.int64), j[None, :], symmetric=name == "alibi-symmetric")[head, 0]
     return Bias(name, head, heads, np.asarray(values, np.float64), slope=float(slopes[head]))
+
+
+def _check_head(head: int, heads: int) -> None:
+    """Raise InputError for a head that is not among so many."""
+    if not 0 <= head < heads:
+        expected = message("0 to {last} ({heads} heads, counted from 0)", last=heads - 1, heads=heads)
+        raise InputError("there is no head {head}", expected=expected, head=head)
 
 
 def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
@@ -159,20 +159,11 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     bias_function = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
     if bias_function is None:
         return None
-    if not 0 <= head < spec.heads:
-        raise InputError(
-            "there is no head {head}",
-            expected="0 to {last} ({heads} heads, counted from 0)",
-            head=head,
-            last=spec.heads - 1,
-            heads=spec.heads,
-        )
-    j = np.arange(-reach, reach + 1)
+    _check_head(head, spec.heads)
+    keep = model.backend.keep
+    distances = np.arange(-reach, reach + 1)[None, :]
     values = np.asarray(
-        model.backend.numpy(
-            bias_function(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))
-        ),
-        np.float64,
+        model.backend.numpy(bias_function(keep(np.zeros((1, 1), np.int64)), keep(distances))), np.float64
     )
     slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor if isinstance(spec.position, Alibi) else None
     return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
@@ -185,10 +176,8 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
         raise UnsupportedError(
             "the bias is known up to distance {reach}, and {n} positions need {last}", reach=reach, n=n, last=n - 1
         )
-    distances = [0]
-    while 2 * (distances[-1] or 0.5) < n:
-        distances.append(int(2 * (distances[-1] or 0.5)))
-    distances = sorted({*distances, n - 1})
+    powers = (2**exponent for exponent in range((n - 1).bit_length()))
+    distances = {0, *powers, n - 1}
     part = BiasPart(
         name=bias.name,
         head=bias.head,
@@ -197,7 +186,7 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
         buckets=bias.buckets,
         by_distance=[
             BiasAt(distance=distance, value=float(bias.values[reach + distance]))
-            for distance in sorted({*distances, *(-number for number in distances)})
+            for distance in sorted({sign * distance for sign in (-1, 1) for distance in distances})
         ],
         before=None,
         after=None,
@@ -214,12 +203,11 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     part = replace(part, before=matrix, after=np.where(visibility, matrix, np.nan))
     if bias.buckets:
         return part
-    return replace(
-        part, weights_before=_weights(matrix, np.ones_like(visibility)), weights_after=_weights(matrix, visibility)
-    )
+    before, after = (_bias_weights(matrix, visible) for visible in (np.ones_like(visibility), visibility))
+    return replace(part, weights_before=before, weights_after=after)
 
 
-def _weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
+def _bias_weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
     """The weights of queries and keys that are all alike, so that only bias and mask decide; null where hidden."""
     n = len(bias)
     same = np.zeros((1, n, 1))
@@ -227,7 +215,7 @@ def _weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
     return np.where(visibility, np.asarray(weights[0], np.float64), np.nan)
 
 
-def check_n(n: int) -> None:
+def check_positions(n: int) -> None:
     """Raise UsageError for a number of positions that no mask has."""
     if n < 1:
         raise UsageError("{option} is {value}", expected="at least 1 position", option="-n", value=n)

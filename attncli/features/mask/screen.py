@@ -41,16 +41,15 @@ def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
 
 
 def _title(document: MaskDocument, view: View) -> Lines:
-    title = (
-        say(view, "every kind of mask, {count} positions · rows: queries, columns: keys", count=document.n)
-        if document.gallery
-        else say(view, plural("visible keys, {count} position", "visible keys, {count} positions", count=document.n))
-    )
-    specs = [part.spec for part in document.masks]
-    return heading(title, "" if document.gallery else AXES, view) if specs else Lines()
+    """What is drawn, of how many positions. A document has one mask at least."""
+    if document.gallery:
+        every = say(view, "every kind of mask, {count} positions · rows: queries, columns: keys", count=document.n)
+        return heading(every, "", view)
+    visible = plural("visible keys, {count} position", "visible keys, {count} positions", count=document.n)
+    return heading(say(view, visible), AXES, view)
 
 
-def _meaning(part: MaskPart, view: View) -> str:
+def _mask_in_words(part: MaskPart, view: View) -> str:
     return part.words.zh if view.lang == "zh" and not view.ascii else localize(part.words.en, view)
 
 
@@ -60,12 +59,8 @@ def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
     return np.where(shares > 0, shares, np.nan)
 
 
-def _facts(part: MaskPart, view: View) -> Lines:
-    """Pairs, share, keys per query, rows that see nothing."""
-    return remark(" · ".join(_fact_texts(part, view)), view)
-
-
 def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
+    """What a mask shows: pairs and their share, keys per query, queries that see nothing, keys that nobody sees."""
     keys, share = part.keys_per_query, percent(part.share, 1)
     pairs = plural("{count:,} pair visible, {share}", "{count:,} pairs visible, {share}", count=part.pairs, share=share)
     yield say(view, pairs)
@@ -73,17 +68,17 @@ def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
     per_query = message("keys per query: least {least}, mean {mean}, most {most}")
     yield say(view, per_query, least=keys.least, mean=mean, most=keys.most)
     if part.empty_rows:
-        yield say(view, "queries that see nothing: {queries}", queries=_list_positions(part.empty_rows))
+        yield say(view, "queries that see nothing: {queries}", queries=_positions_text(part.empty_rows))
     if part.unseen_keys:
-        yield say(view, "keys that nobody sees: {keys}", keys=_list_positions(part.unseen_keys))
+        yield say(view, "keys that nobody sees: {keys}", keys=_positions_text(part.unseen_keys))
 
 
-def _example(part: MaskPart, view: View) -> str:
+def _drawn_example(part: MaskPart, view: View) -> str:
     """The mask that is drawn of a kind, before its sentence; nothing where the kind has only one."""
     return "" if part.form in (None, "", part.spec) else part.spec + say(view, ": ")
 
 
-def _list_positions(places: Sequence[int]) -> str:
+def _positions_text(places: Sequence[int]) -> str:
     """Such as `3` or `5: 0 1 2 …`."""
     first_positions = " ".join(map(str, places[:8]))
     return f"{len(places)} ({first_positions}{' …' if len(places) > 8 else ''})"
@@ -98,25 +93,19 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
         wide = min(view.width, 2 * size + (3 if names else 0))
         picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, limits=(0.0, 1.0))
-        pooled = say(
-            view,
-            "pooled: each cell stands for {block} × {block} pairs and shows the share that is visible",
-            block=block,
-        )
-        meaning = remark(_meaning(part, view) + say(view, "."), view, style="")
+        pooled = message("pooled: each cell stands for {block} × {block} pairs and shows the share that is visible")
+        meaning = remark(_mask_in_words(part, view) + say(view, "."), view, style="")
         name = title + say(view, ": ") + part.spec if title else part.spec
-        blocks.append(
-            stack(
-                heading(name, "", view), meaning, _facts(part, view), picture, remark(pooled if block > 1 else "", view)
-            )
-        )
+        facts = remark(" · ".join(_fact_texts(part, view)), view)
+        cell_note = remark(say(view, pooled, block=block) if block > 1 else "", view)
+        blocks.append(stack(heading(name, "", view), meaning, facts, picture, cell_note))
     return stack_spaced(*blocks)
 
 
-def _several(parts: Sequence[MaskPart], view: View) -> Lines:
+def _draw_side_by_side(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     meanings = [
-        stack(heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "."), view, style=""))
+        stack(heading(part.spec, "", view), remark(_mask_in_words(part, view) + say(view, "."), view, style=""))
         for part in parts
     ]
     maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
@@ -129,7 +118,8 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
     maps = [Map(part.spec, _shares(part)) for part in parts]
     meanings = [
         stack(
-            heading(part.form or part.spec, "", view), remark("  " + _example(part, view) + _meaning(part, view), view)
+            heading(part.form or part.spec, "", view),
+            remark("  " + _drawn_example(part, view) + _mask_in_words(part, view), view),
         )
         for part in parts
     ]
@@ -148,18 +138,11 @@ def _counts(document: MaskDocument, view: View) -> Lines:
     """A row for each of several masks, and for all together."""
     if document.gallery or document.combined is None:
         return Lines()
-    rows = [
-        [
-            part.spec,
-            f"{part.pairs:,}",
-            percent(part.share, 1),
-            str(part.keys_per_query.least),
-            f"{part.keys_per_query.mean:.{view.precision}f}",
-            str(part.keys_per_query.most),
-            str(len(part.empty_rows)),
-        ]
-        for part in (*document.masks, document.combined)
-    ]
+    rows = []
+    for part in (*document.masks, document.combined):
+        keys = part.keys_per_query
+        per_query = [str(keys.least), f"{keys.mean:.{view.precision}f}", str(keys.most)]
+        rows.append([part.spec, f"{part.pairs:,}", percent(part.share, 1), *per_query, str(len(part.empty_rows))])
     columns = say_each(view, "mask", "pairs", contextual("column", "share"), "least keys", "mean", "most", "empty rows")
     note = plural("of {count:,} pair", "of {count:,} pairs", count=document.n**2)
     return table(columns, rows, view, align=["left", *["right"] * 6], title="counts", note=note)
@@ -171,16 +154,12 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     if bias is None:
         return Lines()
     title = say(view, "score bias {bias}, head {head} of {heads}", bias=bias.name, head=bias.head, heads=bias.heads)
-    note = (
-        say(view, "−m·(i − j) with m = {slope}, added before the mask", slope=brief(bias.slope))
-        if bias.slope is not None
-        else say(
-            view,
-            "numbers of the buckets of j − i; each has a learned bias per head"
-            if bias.buckets
-            else "learned, by the bucket of j − i; added before the mask",
-        )
-    )
+    if bias.slope is not None:
+        note = say(view, "−m·(i − j) with m = {slope}, added before the mask", slope=brief(bias.slope))
+    elif bias.buckets:
+        note = say(view, "numbers of the buckets of j − i; each has a learned bias per head")
+    else:
+        note = say(view, "learned, by the bucket of j − i; added before the mask")
     digits = 0 if bias.buckets else view.precision
     by_distance = bias.by_distance
     head, body = [say(view, "j − i")], [say(view, "bias")]
@@ -193,7 +172,7 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     short = table(head, [body], view, align=["left", *["right"] * len(by_distance)])
     blocks = [heading(title, note, view), short]
     if bias.before is not None:
-        before, after = (np.asarray(by_distance, np.float64) for by_distance in (bias.before, bias.after))
+        before, after = (np.asarray(values, np.float64) for values in (bias.before, bias.after))
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
@@ -210,14 +189,12 @@ def _bias(document: MaskDocument, view: View) -> Lines:
 def _layers(document: MaskDocument, view: View) -> Lines:
     """Which layers have which mask and positions; runs of equal layers on one line."""
     rows, layers = [], document.layers or ()
+    if len(layers) < 2:
+        return Lines()
     for (mask, position), run in groupby(enumerate(layers), key=lambda item: (item[1].mask, item[1].position)):
         first, *rest = [place for place, _ in run]
         rows.append([spell(f"{first}–{rest[-1]}", ascii=view.ascii) if rest else str(first), mask, position])
-    return (
-        Lines()
-        if len(layers) < 2
-        else table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
-    )
+    return table(say_each(view, "layers", "mask", "position"), rows, view, title="masks by layer")
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
@@ -256,7 +233,7 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
 def _masks(document: MaskDocument, view: View) -> Lines:
     if document.gallery:
         return _gallery(document, view)
-    return _draw_masks(document.masks, view) if document.combined is None else _several(document.masks, view)
+    return _draw_masks(document.masks, view) if document.combined is None else _draw_side_by_side(document.masks, view)
 
 
 def _combined(document: MaskDocument, view: View) -> Lines:

@@ -88,9 +88,9 @@ def init(
     refuse_sizes(settings, ComputeOptions())
     from attncli.models.weight_file import seeded_file, write_weight_file
 
-    words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
+    words = [] if embedding_for is None else _distinct_tokens(tokenizer or "word", embedding_for)
     write_weight_file(file, seeded_file(settings, seed_number, words), layout=layout)
-    _list(file, None, output, environment, view)
+    _list_tensors(file, None, output, environment, view)
 
 
 def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
@@ -102,7 +102,7 @@ def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads =
     view = validate_options(output, environment)
     from attncli.models.layout import LayoutRequest
 
-    _list(file, LayoutRequest(heads=num_heads, prefix=prefix), output, environment, view)
+    _list_tensors(file, LayoutRequest(heads=num_heads, prefix=prefix), output, environment, view)
 
 
 def convert(
@@ -128,22 +128,20 @@ def convert(
 
     check_writable_format(to)
     view = validate_options(output, environment, files={"NEW": to})
-    weight_file = read_weight_file(
-        file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=_orientation(orientation))
-    )
+    matrices: Literal["in-out", "out-in"] | None = None
+    if orientation is not None:
+        matrices = "in-out" if orientation == "in-out" else "out-in"
+    weight_file = read_weight_file(file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=matrices))
     for note in weight_file.notes:
         environment.note(note)
     write_weight_file(to, weight_file, layout=layout)
-    _list(to, None, output, environment, view)
+    _list_tensors(to, None, output, environment, view)
 
 
-def _orientation(text: str | None) -> Literal["in-out", "out-in"] | None:
-    return None if text is None else "in-out" if text == "in-out" else "out-in"
-
-
-def _list(
+def _list_tensors(
     file: Path, layout_request: LayoutRequest | None, output: OutputOptions, environment: Environment, view: View
 ) -> None:
+    """Answer with the tensors of a file and the attention that they are read as. layout_request: None for the usual."""
     from msgspec.structs import replace
 
     from attncli.features.weights.compute import weights_document
@@ -154,7 +152,8 @@ def _list(
     write_documents([document], output, environment, view)
 
 
-def _words(tokenizer: str, text: str) -> list[str]:
+def _distinct_tokens(tokenizer: str, text: str) -> list[str]:
+    """The tokens of a text, each once, in the order in which they first occur."""
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
     return list(dict.fromkeys(token.text for token in tokenizer_named(tokenizer).encode(text)))

@@ -89,7 +89,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
     file = tensor_file(path)
     summaries, metadata = file.summaries, file.metadata
     layout: str | None = None
-    identity: str | None = None
+    weights_digest: str | None = None
     sizes: AttentionSizes | None = None
     embedding: EmbeddingRows | None = None
     warnings: list[str] = []
@@ -114,7 +114,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
             )
         else:
             roles = layout_file.roles
-            layout, identity = layout_file.layout, digest(layout_file.weights)
+            layout, weights_digest = layout_file.layout, digest(layout_file.weights)
             sizes = AttentionSizes(**asdict(layout_file.facts))
             if layout_file.vocabulary is not None:
                 by: Literal["id", "text"] = "id" if layout_file.vocabulary.places is None else "text"
@@ -124,19 +124,9 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
     rows = []
     for info in summaries:
         about = statistics.get(info.name, NOT_READ)
-        rows.append(
-            TensorRow(
-                name=info.name,
-                dtype=info.dtype,
-                shape=list(info.shape),
-                bytes=_bytes(info),
-                role=roles.get(info.name) or None,
-                min=about.min,
-                mean=about.mean,
-                max=about.max,
-                std=about.std,
-            )
-        )
+        numbers = {"min": about.min, "mean": about.mean, "max": about.max, "std": about.std}
+        shape, size, role = list(info.shape), _data_bytes(info), roles.get(info.name) or None
+        rows.append(TensorRow(name=info.name, dtype=info.dtype, shape=shape, bytes=size, role=role, **numbers))
         if about.odd:
             warnings.append(
                 message(
@@ -150,7 +140,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
         version=__version__,
         file=str(path),
         layout=layout,
-        digest=identity,
+        digest=weights_digest,
         sizes=sizes,
         embedding=embedding,
         metadata=metadata,
@@ -191,11 +181,12 @@ def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statist
             group_names = names[first : first + most]
             rows = [arrays[name].reshape(1, -1) for name in group_names]
             matrix = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            by_name.update(zip(group_names, _of_rows(matrix), strict=True))
+            by_name.update(zip(group_names, _row_statistics(matrix), strict=True))
     return by_name
 
 
-def _of_rows(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
+def _row_statistics(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
+    """The statistics of each row of an array, [row, value]."""
     # bfloat16 knows no mean of its own
     values = array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
     finite = np.isfinite(values)
@@ -203,20 +194,25 @@ def _of_rows(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     if odd.any():
         for row, is_finite, bad in zip(values, finite, odd.tolist(), strict=True):
             finite_values = row[is_finite]
-            yield next(_of_rows(finite_values[None]))._replace(odd=bad) if bad else next(_of_rows(row[None]))
+            yield (
+                next(_row_statistics(finite_values[None]))._replace(odd=bad)
+                if bad
+                else next(_row_statistics(row[None]))
+            )
         return
     if not values.shape[1]:
         yield from [NOT_READ] * len(values)
         return
     least, most = values.min(axis=1).tolist(), values.max(axis=1).tolist()
     mean = values.mean(axis=1, dtype=np.float64).tolist()
-    spread = values.std(axis=1, dtype=np.float64).tolist()
-    for low, middle, high, around in zip(least, mean, most, spread, strict=True):
+    deviation = values.std(axis=1, dtype=np.float64).tolist()
+    for low, middle, high, around in zip(least, mean, most, deviation, strict=True):
         yield Statistics(float(low), middle, float(high), around)
 
 
-def _bytes(info: TensorSummary) -> int | None:
+def _data_bytes(info: TensorSummary) -> int | None:
+    """Bytes of a tensor's data; None for a data type that NumPy has no numbers for."""
     try:
         return math.prod(info.shape) * dtype_of_name(info.dtype).itemsize
-    except KeyError:  # a data type that NumPy has no numbers for
+    except KeyError:
         return None

@@ -31,15 +31,19 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     top = stack(
         line((title, "bold")),
         fact("layout", [safe(document.layout or message("not an attention that attn knows"), ascii=view.ascii)], view),
-        *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
-        *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
+        *([fact("sizes", _size_texts(document.sizes), view)] if document.sizes else []),
+        *([fact("embedding", [_embedding_text(document.embedding)], view)] if document.embedding else []),
         *([fact("digest", [document.digest], view)] if document.digest else []),
-        *([fact("metadata", _metadata(document.metadata, view), view, is_ours=False)] if document.metadata else []),
+        *(
+            [fact("metadata", _metadata_texts(document.metadata, view), view, is_ours=False)]
+            if document.metadata
+            else []
+        ),
         *(warning(warning_text, view) for warning_text in document.warnings),
     )
     tensors = document.tensors
     tensors_shown = tensors if view.full else tensors[:TENSORS]
-    rows = [_row(tensor, view) for tensor in tensors_shown]
+    rows = [_tensor_cells(tensor, view) for tensor in tensors_shown]
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
     body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
     if len(tensors_shown) < len(tensors):
@@ -53,20 +57,18 @@ def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
     yield ("name", "role", "dtype", "shape", "bytes", *STATISTICS)
     for tensor in document.tensors:
         shape = ",".join(map(str, tensor.shape))
-        yield (
-            *(getattr(tensor, name) for name in ("name", "role", "dtype")),
-            shape,
-            *(getattr(tensor, name) for name in ("bytes", *STATISTICS)),
-        )
+        numbers = (getattr(tensor, name) for name in STATISTICS)
+        yield (tensor.name, tensor.role, tensor.dtype, shape, tensor.bytes, *numbers)
 
 
-def _row(tensor: TensorRow, view: View) -> list[str]:
+def _tensor_cells(tensor: TensorRow, view: View) -> list[str]:
+    """A tensor's name, role, data type, shape and statistics, as the cells of its row."""
     shape = " × ".join(map(str, tensor.shape)) or message("one number")
     statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
-    return [tensor.name, localize(_role(tensor.role), view), tensor.dtype, shape, *statistics]
+    return [tensor.name, localize(_role_text(tensor.role), view), tensor.dtype, shape, *statistics]
 
 
-def _role(role: str | None) -> str:
+def _role_text(role: str | None) -> str:
     """`q k v` for three weights in one tensor, `q k v bias` for three biases."""
     if role is None:
         return "-"
@@ -75,7 +77,8 @@ def _role(role: str | None) -> str:
     return message("{weights} bias", weights=weights) if role.endswith(".bias") else weights
 
 
-def _sizes(sizes: AttentionSizes) -> list[str]:
+def _size_texts(sizes: AttentionSizes) -> list[str]:
+    """The sizes of an attention and what belongs to it, such as "d_model 64" and "2 heads"."""
     parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
     parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
@@ -87,18 +90,16 @@ def _sizes(sizes: AttentionSizes) -> list[str]:
     return parts + [words for name, words in has.items() if getattr(sizes, name)]
 
 
-def _embedding(embedding: EmbeddingRows) -> list[str]:
-    return [message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by))]
+def _embedding_text(embedding: EmbeddingRows) -> str:
+    return message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by))
 
 
-def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
+def _metadata_texts(metadata: Mapping[str, str], view: View) -> list[str]:
+    """The first entries of a file's metadata, or all in a full view, and how many more there are."""
     entries = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
     texts = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in entries]
-    return texts + (
-        [message("{metadata} more (--json)", metadata=len(metadata) - len(entries))]
-        if len(entries) < len(metadata)
-        else []
-    )
+    more = len(metadata) - len(entries)
+    return [*texts, message("{metadata} more (--json)", metadata=more)] if more else texts
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
