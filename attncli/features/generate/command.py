@@ -65,14 +65,9 @@ def check(options: GenerateOptions, environment: Environment) -> None:
         if options.temperature is not None or options.sample_seed is not None:
             raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
         return
-    temperature = options.temperature or 0.0
-    if options.sample_seed is not None and temperature == 0:
-        raise UsageError(
-            "{option} is {value}",
-            expected="--temperature above 0 as well",
-            option="--sample-seed",
-            value=options.sample_seed,
-        )
+    if options.sample_seed is not None and not options.temperature:
+        expected, value = message("--temperature above 0 as well"), options.sample_seed
+        raise UsageError("{option} is {value}", expected=expected, option="--sample-seed", value=value)
     about = subjects_of(*CONTINUATION)
     if out_of_place := [
         environment.spellings[name]
@@ -121,11 +116,8 @@ def write_continuations(
                     "a shorter text, or a smaller --generate",
                 )
                 if rows:
-                    kept_heads = (
-                        sum(block.attention.heads for block in loaded_model.spec.blocks)
-                        if layers is EVERY and heads is EVERY
-                        else 1
-                    )
+                    every_head = sum(block.attention.heads for block in loaded_model.spec.blocks)
+                    kept_heads = every_head if layers is EVERY and heads is EVERY else 1
                     size = kept_heads * continuation.count * (len(tokens) + continuation.count) * 20
                     refuse_over(size, output, "--layer L, --head H or a smaller --generate")
                 document = generate(
@@ -142,16 +134,16 @@ def write_continuations(
                     progress=on_progress,
                 )
                 if page.html is not None:
-                    _write_page(loaded_model, document, (layers, heads), page, view.lang)
+                    _write_page(loaded_model, document, layers, heads, page, view.lang)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
-    model: Model, document: GenerateDocument, which: tuple[Selection, Selection], page: PageOptions, lang: str
+    model: Model, document: GenerateDocument, layers: Selection, heads: Selection, page: PageOptions, lang: str
 ) -> None:
-    """The page of the text with its continuation; it begins at the first new token. which: layers and heads."""
+    """Write the page of the text with its continuation; it begins at the first new token."""
     from attncli.documents.header import tokens_of
     from attncli.draw.page import bands_of
     from attncli.draw.page.page_words import in_languages
@@ -159,7 +151,6 @@ def _write_page(
 
     text, prompt = document.text + document.continuation, len(document.tokens)
     tokens = tokens_of([*document.tokens, *document.generated])
-    layers, heads = which
     record = run_record(model, text, tokens, layers=layers, heads=heads)
     new_band = [(in_languages(message("new tokens")), prompt, len(tokens))] if document.regions else []
     start, bands = {"query": str(min(prompt, len(tokens) - 1))}, [*bands_of(document), *new_band]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os.path import commonprefix
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from attncli.documents import (
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.regions import Region
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
@@ -141,7 +142,7 @@ def generate(
     rows: bool = True,
     regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
     """Continue a text with a decoder, and say where each head looks while it does.
 
@@ -177,7 +178,7 @@ def generated_document(
     tokens: Sequence[Token],
     request: GenerateRequest,
     *,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] = ignore,
 ) -> GenerateDocument:
     """Continue a text and return its `attn.generate/1` document.
 
@@ -191,9 +192,9 @@ def generated_document(
     token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
     tokens than it has positions.
     """
-    _check(model, len(tokens), request.count)
+    _refuse_continuation(model, len(tokens), request.count)
     past: Past = {}
-    logits = _step(model, tokens, past, None, request)
+    logits = _run_tokens(model, tokens, past, None, request)
     steps: list[GenerateStep] = []
     new: list[Token] = []
     has_ended = False
@@ -202,9 +203,10 @@ def generated_document(
         new.append(token)
         heads: list[StepHead] = []
         evens: list[Floats] = []
-        logits = _step(model, [token], past, heads, request, prompt=len(tokens), evens=evens)
+        logits = _run_tokens(model, [token], past, heads, request, prompt=len(tokens), evens=evens)
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
+        region_shares = [head.regions for head in heads if head.regions is not UNSET]
         steps.append(
             GenerateStep(
                 token=token.index,
@@ -212,16 +214,13 @@ def generated_document(
                 heads=heads,
                 context=context,
                 generated=generated_share,
-                lookback=_share(context, generated_share),
+                lookback=_context_share(context, generated_share),
                 lookback_per_key=per_key,
-                regions=np.mean([head.regions for head in heads if head.regions is not UNSET], 0)
-                if request.regions
-                else UNSET,
+                regions=np.mean(region_shares, 0) if region_shares else UNSET,
                 even=np.mean(evens, 0) if evens else UNSET,
             )
         )
-        if progress is not None:
-            progress((number + 1) / request.count)
+        progress((number + 1) / request.count)
         if token.id in model.ends if model.ends else token.special:
             has_ended = True
             break
@@ -252,14 +251,13 @@ def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
     states = sum(block.mixer.cells for block in spec.blocks if block.mixer is not None)
     heads = sum(block.attention.heads for block in spec.blocks) if request.rows else 0
     prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
-    return (
-        prompt_bytes
-        + (states + longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads)
-        * SCORE_ITEM[compute_dtype]
-    )
+    numbers = states + longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads
+    return prompt_bytes + numbers * SCORE_ITEM[compute_dtype]
 
 
-def _check(model: Model, prompt: int, count: int) -> None:
+def _refuse_continuation(model: Model, prompt: int, count: int) -> None:
+    """Raise UnsupportedError for a model that is no decoder, LimitError where `count` tokens after `prompt` ones are
+    more than it has positions."""
     # a decoder's first query sees no later key
     if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
         raise UnsupportedError(
@@ -279,7 +277,7 @@ def _check(model: Model, prompt: int, count: int) -> None:
         )
 
 
-def _step(
+def _run_tokens(
     model: Model,
     tokens: Sequence[Token],
     past: Past,
@@ -299,19 +297,22 @@ def _step(
         if heads is not None and attends and is_selected(request.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
-            heads += [_head(trace.layer, head, weights[head], prompt, request) for head in head_numbers]
+            heads += [_step_head(trace.layer, head, weights[head], prompt, request) for head in head_numbers]
             if evens is not None and request.regions:
                 sees = np.ones(weights.shape, bool)
                 if "masked" in trace.stages:
                     sees = np.isfinite(model.backend.numpy(trace.stages["masked"])[..., -1, :])
-                evens += [_even(row, request.regions) for row in np.broadcast_to(sees, weights.shape)[head_numbers]]
+                evens += [
+                    _even_shares(row, request.regions) for row in np.broadcast_to(sees, weights.shape)[head_numbers]
+                ]
         if trace.layer == last:
             after = trace.after
     assert after is not None
     return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
 
 
-def _head(layer: int, head: int, row: Floats, prompt: int, request: GenerateRequest) -> StepHead:
+def _step_head(layer: int, head: int, row: Floats, prompt: int, request: GenerateRequest) -> StepHead:
+    """Where a head looks, from its weights [key]. prompt: how many keys are the prompt's, which come first."""
     context, generated_share = float(row[:prompt].sum()), float(row[prompt:].sum())
     key = int(row.argmax())
     return StepHead(
@@ -319,20 +320,21 @@ def _head(layer: int, head: int, row: Floats, prompt: int, request: GenerateRequ
         head=head,
         context=context,
         generated=generated_share,
-        lookback=_share(context, generated_share),
-        lookback_per_key=_share(context / prompt, generated_share / max(row.size - prompt, 1)),
+        lookback=_context_share(context, generated_share),
+        lookback_per_key=_context_share(context / prompt, generated_share / max(row.size - prompt, 1)),
         top=TopKey(key=key, weight=float(row[key])),
         weights=row if request.rows else UNSET,
         regions=np.array([row[list(region.tokens)].sum() for region in request.regions]) if request.regions else UNSET,
     )
 
 
-def _even(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
+def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
     """Of the keys that a query sees, the share in each region, [region]. sees: [key]."""
     return np.array([sees[list(region.tokens)].sum() / max(sees.sum(), 1) for region in regions])
 
 
-def _share(context: float, generated_share: float) -> float:
+def _context_share(context: float, generated_share: float) -> float:
+    """context / (context + generated), the lookback ratio; 0 where both are 0."""
     return context / (context + generated_share) if context + generated_share > 0 else 0.0
 
 
@@ -350,14 +352,6 @@ def _choose_token(model: Model, logits: Floats, position: int, request: Generate
     return replace(entry, index=position), float(shares[token_id])
 
 
-def _common_length(a: str, b: str) -> int:
-    """How many characters both begin with."""
-    return next(
-        (index for index, (letter_a, letter_b) in enumerate(zip(a, b, strict=False)) if letter_a != letter_b),
-        min(len(a), len(b)),
-    )
-
-
 def continuation_text(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
     """What the new tokens say after the prompt, blanks included, and which characters of that each stands for: none
     for a special token; of a character made of several, each of them that one."""
@@ -366,7 +360,8 @@ def continuation_text(model: Model, prompt: Sequence[Token], new: Sequence[Token
     for index, token in enumerate(new, len(ids) - len(new)):
         near = ids[max(index - NEAR, 0) : index]
         before, now = model.tokenizer.text_of(near), model.tokenizer.text_of([*near, ids[index]])
-        common = _common_length(before, now)  # a character's last byte takes the place of U+FFFD
+        # a character's last byte takes the place of U+FFFD
+        common = len(commonprefix([before, now]))  # noqa: RUF071 - characters, not folders
         text = text[: max(len(text) - len(before) + common, 0)]
         start = len(text)
         text += now[common:]

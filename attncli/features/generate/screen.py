@@ -46,16 +46,11 @@ def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
 
 
 def _continuation(document: GenerateDocument, view: View) -> Lines:
-    is_sampled = document.temperature > 0
-    sampling_note = (
-        message(
-            "drawn at temperature {temperature:g}, seed {sample_seed}",
-            temperature=document.temperature,
-            sample_seed=document.sample_seed,
-        )
-        if is_sampled
-        else message("the likeliest token each time")
-    )
+    """What was added, and how its tokens were chosen."""
+    draws = {"temperature": document.temperature, "sample_seed": document.sample_seed}
+    sampling_note = message("the likeliest token each time")
+    if document.temperature > 0:
+        sampling_note = message("drawn at temperature {temperature:g}, seed {sample_seed}", **draws)
     if document.ended:
         sampling_note = message("{choice}; ended by itself", choice=sampling_note)
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
@@ -69,42 +64,29 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
     for head in (head for step in document.steps for head in step.heads):
         shares[head.top.key] = max(shares[head.top.key], head.top.weight)
     new = [token.index for token in document.generated]
-    return shaded_sentence(
-        document.text + document.continuation,
-        tokens,
-        shares,
-        view,
-        query=new,
-        tint=message("tint: what the new tokens, in brackets, look at most in any head"),
-    )
+    tint = message("tint: what the new tokens, in brackets, look at most in any head")
+    return shaded_sentence(document.text + document.continuation, tokens, shares, view, query=new, tint=tint)
 
 
 def _lookback(document: GenerateDocument, view: View) -> Lines:
+    """A row for each new token: its probability, its lookback and its strongest link."""
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
         best = max(step.heads, key=lambda head: head.top.weight)
-        key = best.top.key
-        where = f"L{best.layer} H{best.head}"
-        looks = f"{key} {label(texts[key], ascii=view.ascii)} {best.top.weight:.{view.precision}f} {where}"
-        shares = [
-            f"{getattr(step, name):.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")
-        ]
+        key = f"{best.top.key} {label(texts[best.top.key], ascii=view.ascii)}"
+        looks = f"{key} {best.top.weight:.{view.precision}f} L{best.layer} H{best.head}"
+        shares = [f"{share:.{view.precision}f}" for share in (step.probability, step.lookback, step.lookback_per_key)]
         token_name = label(token.text, ascii=view.ascii)
         rows.append([str(token.index), token_name, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
     columns = ["", "token", "prob", "lookback", message("per key"), "", message("strongest look")]
     note = message("share of attention on the prompt, mean over the heads kept")
-    return table(
-        columns,
-        rows,
-        view,
-        align=["right", "left", "right", "right", "right", "left", "left"],
-        title="lookback",
-        note=note,
-    )
+    align = ["right", "left", "right", "right", "right", "left", "left"]
+    return table(columns, rows, view, align=align, title="lookback", note=note)
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
+    """A map of the heads by their lookback."""
     lookbacks: dict[tuple[int, int], list[float]] = {}
     for part in (head for step in document.steps for head in step.heads):
         lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)
@@ -141,15 +123,13 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         yield say(view, "Nothing was added: the text ended at once.")
         return
     mean = sum(step.lookback for step in document.steps) / len(document.steps)
-    yield say(
-        view,
-        plural(
-            "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
-            "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
-            count=len(document.steps),
-            share=percent(mean),
-        ),
+    on_prompt = plural(
+        "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
+        "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
+        count=len(document.steps),
+        share=percent(mean),
     )
+    yield say(view, on_prompt)
     if document.regions is UNSET:
         return
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
@@ -159,11 +139,9 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     yield say(view, "Of what they look at, {shares}.", shares=listing(shares))
     even = [step.even for step in document.steps if step.even is not UNSET]
     if even:
-        of_keys = np.mean(even, 0)
-        parts = [
-            message("{share} in {region}", share=percent(of_keys[place], 1), region=names[place]) for place in order
-        ]
-        yield say(view, "Even attention would have {shares}.", shares=listing(parts))
+        of_keys = [percent(share, 1) for share in np.mean(even, 0)]
+        shares = [message("{share} in {region}", share=of_keys[place], region=names[place]) for place in order]
+        yield say(view, "Even attention would have {shares}.", shares=listing(shares))
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:
