@@ -134,9 +134,9 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> di
         where they hold too many weights for one, what they are is said in words.
     """
     formats = {"text/plain": repr(value)}
-    page = _page(value)
+    page = _page_of_result(value)
     if page is not None:
-        height = min(max(ABOVE_ROWS + ROW * _rows_of(value), LOWEST), HIGHEST)
+        height = min(max(ABOVE_ROWS + ROW * _matrix_rows(value), LOWEST), HIGHEST)
         html = escape(b"".join(page_bytes(page)).decode(), quote=True)
         formats["text/html"] = FRAME.format(height=height, page=html)
     elif isinstance(value, Document):
@@ -146,7 +146,7 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> di
     return formats
 
 
-def _rows_of(value: object) -> int:
+def _matrix_rows(value: object) -> int:
     """Rows of the matrices that a result shows, about."""
     tokens = getattr(value, "tokens", None)
     if tokens:
@@ -155,15 +155,15 @@ def _rows_of(value: object) -> int:
     return HIGHEST if weights is None else int(weights.shape[-2])
 
 
-def _page(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> Page | None:
+def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> Page | None:
     match value:
         case AttentionTrace():
             stages = {name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")}
-            record = _of_stages(stages, 0, None, ())
+            record = _record_of_stages(stages, 0, None, ())
         case LayerTrace():
-            record = _of_stages(value.stages, value.layer, _scale(value), value.tokens)
+            record = _record_of_stages(value.stages, value.layer, _score_scale(value), value.tokens)
         case TextTrace():
-            record = _of_text(value)
+            record = _record_of_text(value)
         case _:
             return page_of(value, budget=BUDGET)
     # arrays alone have no words: their page begins with the matrix, and not with a sentence of numbers
@@ -171,7 +171,7 @@ def _page(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> Pag
     return None if record is None else Page(record.text, [record], start=start, budget=BUDGET)
 
 
-def _scale(trace: LayerTrace) -> float | None:
+def _score_scale(trace: LayerTrace) -> float | None:
     """What q·k was multiplied by, where both stages were kept."""
     if "raw" not in trace.stages or "scaled" not in trace.stages:
         return None
@@ -181,7 +181,7 @@ def _scale(trace: LayerTrace) -> float | None:
     return float(scaled[place] / raw[place]) if raw.size and raw[place] else None
 
 
-def _of_stages(
+def _record_of_stages(
     stages: Mapping[str, Array], layer: int, scale: float | None, tokens: Sequence[Token]
 ) -> RunRecord | None:
     """Stages as a record: each leading index as a layer. tokens: of the queries, none where only their number is known.
@@ -202,7 +202,7 @@ def _of_stages(
     return RunRecord(name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides))
 
 
-def _of_text(text: TextTrace) -> RunRecord | None:
+def _record_of_text(text: TextTrace) -> RunRecord | None:
     """All layers of a text as a record, which runs them; None for too many weights, and where none were kept."""
     if not 0 < text.pairs <= MOST or not text.keeps_weights:
         return None

@@ -1,4 +1,5 @@
-"""How it is asked: one command per file, shared options in `options`, streams in `output`, exit codes in `border`."""
+"""What all commands have in common: options in `declarations`, what they ask for in `request`, the answer in `output`,
+exit codes in `border`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
         The exit code: 0, or that of the error that was shown.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words in (["--version"], ["-V"]) and environment is None and _version():
+    if words in (["--version"], ["-V"]) and environment is None and _print_version():
         return 0
     from attncli.cli.border import run_guarded
     from attncli.cli.environment import Environment
@@ -50,11 +51,9 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
     return exit_code
 
 
-def _version() -> bool:
-    """Tell the version before Typer is imported, for it should cost no more than Python's own start.
-
-    Whether that went well; what went wrong is found again, and told, by the way that every command goes.
-    """
+def _print_version() -> bool:
+    """Print the version before Typer is imported, for it should cost no more than Python's own start; whether it could
+    be written. What went wrong is met again, and told, by the way that every command goes."""
     from attncli.version import __version__
 
     line = f"attn {__version__}\n".encode()

@@ -111,17 +111,18 @@ def short_page(lang: str = "en") -> str:
     groups: dict[str, list[str]] = {}
     for name in COMMANDS:
         groups.setdefault(translate(group_of(name), lang), []).append(name)
-    width = max(map(_cells, groups))
+    width = max(map(_text_cells, groups))
     group_lines = "\n".join(
-        f"  {group}{' ' * (width - _cells(group))}  {' '.join(names)}" for group, names in groups.items()
+        f"  {group}{' ' * (width - _text_cells(group))}  {' '.join(names)}" for group, names in groups.items()
     )
     examples = translate(TRY, lang)
-    margin = " " * _cells(examples.partition("attn")[0])
+    margin = " " * _text_cells(examples.partition("attn")[0])
     examples += "".join(f"\n{margin}{line}" for line in NEXT)
     return f"{translate(ABOUT, lang)}\n\n{group_lines}\n\n{translate(MORE, lang)}\n\n{examples}"
 
 
 def _language(ctx: Any) -> str:
+    """The language to speak, "en" where there is no environment."""
     return str(getattr(ctx.obj, "lang", "en"))
 
 
@@ -137,12 +138,13 @@ def _check_language(ctx: Any, args: list[str]) -> None:
         )
 
 
-def _cells(text: str) -> int:
+def _text_cells(text: str) -> int:
     """How wide our own words are; ideographs and their colon take two cells."""
     return sum(1 + (ord(char) > 0x2E7F) for char in text)
 
 
-def _version(is_set: bool) -> None:
+def _print_version(is_set: bool) -> None:
+    """Print the version and end, where `--version` is given."""
     if is_set:
         from attncli.version import __version__
 
@@ -152,7 +154,7 @@ def _version(is_set: bool) -> None:
 
 def attn(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Inspect attention on text, step by step.

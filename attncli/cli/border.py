@@ -54,7 +54,7 @@ def run_guarded(
             return 128 + environment.stop_signal
         if environment.debug:
             raise
-        our_error = _as_ours(error)
+        our_error = _attn_error(error)
         environment.report(our_error)
         return our_error.exit_code
     except BaseException as error:
@@ -81,7 +81,8 @@ def _language(arguments: Sequence[str], environment: Environment) -> str:
     return language if language in languages() and not environment.wants_ascii() else "en"
 
 
-def _as_ours(error: Exception) -> AttnError:
+def _attn_error(error: Exception) -> AttnError:
+    """Any exception as one of our own errors, which names what is not foreseen."""
     if isinstance(error, AttnError):
         return error
     if isinstance(error, MemoryError):
@@ -120,7 +121,7 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
             environment.write(f"{error.format_message()}\n".encode())
             return ExitCode.OK
 
-        raise misuse(error) from error
+        raise usage_error(error) from error
     finally:
         if text := stdout.getvalue():
             environment.write(text.encode("utf-8", "surrogateescape"))  # names of files are completed
@@ -139,7 +140,7 @@ NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|flo
 """What Typer says of a value that is no number."""
 
 
-def misuse(error: TyperException) -> UsageError:
+def usage_error(error: TyperException) -> UsageError:
     """The UsageError for what Typer found wrong; an option that does not exist brings the nearest one that does."""
     context = getattr(error, "ctx", None)
     path = "attn" if context is None else context.command_path.rstrip()
@@ -168,12 +169,8 @@ RENAMED = {"--bias": "--score-bias", "--rows": "--block-rows", "--target": "--de
 def no_option(context: Any, name: str) -> UsageError:
     """The UsageError for an option that the command of this context does not have."""
     path = context.command_path.rstrip()
-    option_names = [
-        spelling
-        for parameter in context.command.get_params(context)
-        for spelling in parameter.opts
-        if spelling.startswith("--")
-    ]
+    spellings = (spelling for parameter in context.command.get_params(context) for spelling in parameter.opts)
+    option_names = [spelling for spelling in spellings if spelling.startswith("--")]
     close = [RENAMED[name]] if RENAMED.get(name) in option_names else get_close_matches(name, option_names, 1, 0.75)
     hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
     if context.parent is None and not close:
@@ -192,9 +189,9 @@ def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
     import shlex
 
     path = path.rstrip()
-    many = (
-        message("{extra} arguments too many", extra=len(extra)) if len(extra) > 1 else message("one argument too many")
-    )
+    many = message("{extra} arguments too many", extra=len(extra))
+    if len(extra) == 1:
+        many = message("one argument too many")
     text = values.get("text")
     if not isinstance(text, str):
         return UsageError("{many}: {extra}", hint=f"{path} --help", many=many, extra=" ".join(extra))
@@ -264,8 +261,8 @@ def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
 
 @contextmanager
 def _catching(handler: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
-    """In the block these signals are told to `heard`, but for those that the caller has ignored. before: gets what
-    heard each of them until then."""
+    """In the block `handler` gets these signals, but for those that the caller has ignored. before: is filled with the
+    handler that each had until then, by number."""
     with suppress(ValueError):  # only the main thread hears signals
         for name in SIGNALS:
             number = getattr(signal, name, None)

@@ -24,17 +24,17 @@ Complete = Callable[[typer.Context, str], Iterable[str]]
 
 
 def words(*candidates: str) -> Complete:
-    """These words."""
+    """What offers these words."""
     return lambda ctx, incomplete: candidates
 
 
 def several(*candidates: str) -> Complete:
-    """These words, the last of several apart by commas."""
+    """What offers these words, and behind a comma those that are not there yet."""
     return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 
 def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
-    """What of a list begins as the word that is typed, as Typer asks for it."""
+    """A list of candidates as Typer asks for it: those that begin as the word that is typed."""
 
     def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
         return [value for value in complete(ctx, incomplete) if value.startswith(incomplete)]
@@ -42,19 +42,17 @@ def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
     return complete_word
 
 
-def pages(ctx: typer.Context, incomplete: str) -> list[str]:
+def pages(_context: typer.Context, _incomplete: str) -> list[str]:
     """The pages of the guide."""
-    del ctx, incomplete
     from attncli.language.guide import titles
 
     return list(titles("en"))
 
 
-def orders(ctx: typer.Context, incomplete: str) -> list[str]:
+def orders(_context: typer.Context, incomplete: str) -> list[str]:
     """The metrics to sort heads by; after a colon, the direction."""
     from attncli.measure.metric import METRICS
 
-    del ctx
     name, colon, _ = incomplete.partition(":")
     return [f"{name}:asc", f"{name}:desc"] if colon else list(METRICS)
 
@@ -64,35 +62,29 @@ def metric(ctx: typer.Context, incomplete: str) -> list[str]:
     return orders(ctx, incomplete.partition(":")[0])
 
 
-def heads(ctx: typer.Context, incomplete: str) -> list[str]:
+def heads(_context: typer.Context, incomplete: str) -> list[str]:
     """Heads as numbers or with their layer, as many as small models have: which model runs is not read for it."""
-    del ctx
     prefix, comma, last = incomplete.rpartition(",")
     layer = last[1:].partition("H")[0]
-    if last[:1] != "L":
-        candidates = [*map(str, range(MOST_OFFERED)), *(f"L{number}H" for number in range(MOST_OFFERED))]
-    elif "H" in last or layer.isdigit():
+    layers = [f"L{number}H" for number in range(MOST_OFFERED)]
+    candidates = layers if last[:1] == "L" else [*map(str, range(MOST_OFFERED)), *layers]
+    if last[:1] == "L" and ("H" in last or layer.isdigit()):
         candidates = [f"L{layer}H{number}" for number in range(MOST_OFFERED)]
-    else:
-        candidates = [f"L{number}H" for number in range(MOST_OFFERED)]
     return [f"{prefix}{comma}{candidate}" for candidate in candidates]
 
 
-def styles(ctx: typer.Context, incomplete: str) -> list[str]:
+def styles(_context: typer.Context, incomplete: str) -> list[str]:
     """The words of a figure's style, the last of several apart by commas."""
-    del ctx
     return _after_comma(incomplete, ("light", "dark", "85mm", "174mm", "150dpi", "300dpi", "600dpi"))
 
 
-def tokenizers(ctx: typer.Context, incomplete: str) -> list[str]:
+def tokenizers(_context: typer.Context, incomplete: str) -> list[str]:
     """The tokenizers that need no file, and the tokenizer files below what is typed."""
-    del ctx
     return ["word", "whitespace", "char", "byte", *_files(incomplete, (".json",))]
 
 
-def masks(ctx: typer.Context, incomplete: str) -> list[str]:
+def masks(_context: typer.Context, incomplete: str) -> list[str]:
     """The kinds of mask, with a colon where numbers follow."""
-    del ctx
     from attncli.mechanism.mask import KINDS
 
     prefix, bar, _ = incomplete.rpartition("|")
@@ -102,19 +94,17 @@ def masks(ctx: typer.Context, incomplete: str) -> list[str]:
     ]
 
 
-def models(ctx: typer.Context, incomplete: str) -> list[str]:
+def models(ctx: typer.Context, _incomplete: str) -> list[str]:
     """The aliases, and the checkpoints in the hub's cache."""
-    del incomplete
     from attncli.inputs.hub import all_cached, cache_folder
     from attncli.models.aliases import ALIASES
 
-    names = [entry.name for entry in all_cached(cache_folder(_variables(ctx)))]
-    return [*ALIASES, *names]
+    variables = dict(getattr(ctx.obj, "variables", None) or os.environ)
+    return [*ALIASES, *(entry.name for entry in all_cached(cache_folder(variables)))]
 
 
-def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
+def metrics(_context: typer.Context, incomplete: str) -> list[str]:
     """The metrics of heads, the last of several apart by commas."""
-    del ctx
     from attncli.measure.metric import METRICS
 
     return _after_comma(incomplete, [*METRICS, "all"])
@@ -132,17 +122,15 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
     return _after_comma(incomplete, [*names, "all"]) if names else []
 
 
-def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
+def schemas(_context: typer.Context, _incomplete: str) -> list[str]:
     """The documents that have a schema."""
-    del ctx, incomplete
     from attncli.documents import SCHEMAS
 
     return list(SCHEMAS)
 
 
-def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
+def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
     """The beginnings, up to a full stop, of the names of the tensors in the file that was named before."""
-    del ctx
     from attncli.inputs.tensors import tensor_file
 
     # an option that still lacks its value keeps Typer from reading the arguments before it
@@ -158,22 +146,20 @@ def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates that what is typed does not hold yet, each behind all that stands before the last comma."""
     prefix, comma, _ = incomplete.rpartition(",")
     chosen_words = prefix.split(",")
     return [f"{prefix}{comma}{name}" for name in candidates if name not in chosen_words]
 
 
 def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
+    """The folders, and the files with these endings, in the folder that is typed."""
     folder = incomplete[: len(incomplete) - len(os.path.basename(incomplete))]  # noqa: PTH119 - `./` stays as it is typed
     try:
         inside = sorted(Path(folder or ".").iterdir())
         return [f"{folder}{path.name}" for path in inside if path.suffix in endings or path.is_dir()]
     except (OSError, ValueError):
         return []
-
-
-def _variables(ctx: typer.Context) -> dict[str, str]:
-    return dict(getattr(ctx.obj, "variables", None) or os.environ)
 
 
 def check_request(variables: Mapping[str, str], name: str) -> None:

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from errno import EBADF
 from functools import cached_property
@@ -79,7 +79,7 @@ class Environment:
         return cls(
             stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: PTH123
             stdout=standard_output(),
-            stderr=cast(IO[str], Listener(sys.stderr)) if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
+            stderr=cast(IO[str], UnfailingStderr(sys.stderr)) if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
             variables=os.environ,
             stdin_is_terminal=sys.stdin is None or sys.stdin.isatty() or _is_null_device(sys.stdin),
             stdout_is_terminal=out_is_terminal,
@@ -201,7 +201,7 @@ class Environment:
 
     @property
     def notes(self) -> Callable[[str], None] | None:
-        """Who is told what takes time; None with `--quiet`."""
+        """The function to call with a note on what takes time; None with `--quiet`."""
         return None if self.quiet else self.note
 
     def note(self, message: str) -> None:
@@ -209,7 +209,7 @@ class Environment:
         if not self.quiet:
             from attncli.draw.lines import note_line
 
-            self._print_lines(note_line(message, self._notices()))
+            self._print_lines(note_line(message, self._stderr_view()))
 
     def report(self, error: AttnError) -> None:
         """Tell an error once: four lines at most, or one JSON document for machines."""
@@ -231,9 +231,9 @@ class Environment:
             from attncli.draw.lines import error_lines
 
             parts = (("error", what), ("where", where), ("expected", expected), ("try", hint))
-            self._print_lines(error_lines(parts, self._notices()))
+            self._print_lines(error_lines(parts, self._stderr_view()))
 
-    def _notices(self) -> View:
+    def _stderr_view(self) -> View:
         """How to show what is said on standard error: a file's lines have any length, a terminal's its width."""
         from attncli.draw.view import View
 
@@ -243,12 +243,12 @@ class Environment:
 
     def _print_lines(self, lines: Lines) -> None:
         """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""
-        if not self._notices().color:
+        if not self._stderr_view().color:
             self.stderr.write(lines.plain + "\n")
         else:
             from attncli.draw.lines import console
 
-            console(self._notices(), self.stderr).print(lines, crop=False, soft_wrap=True)
+            console(self._stderr_view(), self.stderr).print(lines, crop=False, soft_wrap=True)
         self.stderr.flush()
 
 
@@ -268,6 +268,7 @@ def _is_null_device(stream: TextIO) -> bool:
 
 
 def _terminal_size() -> tuple[int | None, int | None]:
+    """Columns and lines of the terminal; None for what it does not tell."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -288,8 +289,8 @@ class ClosedOutput(RawIOBase):
         raise OSError(EBADF, "standard output is closed")
 
 
-class Listener(TextIOBase):
-    """Standard error: what cannot be written to it is nobody's business."""
+class UnfailingStderr(TextIOBase):
+    """Standard error that ignores failed writes."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -310,10 +311,8 @@ class Listener(TextIOBase):
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
-        try:
+        with suppress(OSError, ValueError):
             write_all(self._raw, text.encode(self.encoding, "backslashreplace"))
-        except (OSError, ValueError):
-            return len(text)
         return len(text)
 
 

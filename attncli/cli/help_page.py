@@ -75,14 +75,16 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
     """Everything a command takes, by group, the rare at the end of each group."""
     page = _Page(ctx, color)
     page.usage(command)
-    for part in _paragraphs(command.help):
+    for part in _help_paragraphs(command.help):
         page.paragraph(part)
-    _subcommands(command, ctx, page)
+    _write_subcommands(command, ctx, page)
     groups: dict[str, list[Any]] = {}
-    for parameter in sorted(_parameters(command, ctx), key=lambda parameter: bool(getattr(parameter, "hidden", False))):
+    parameters = _listed_parameters(command, ctx)
+    for parameter in sorted(parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))):
         groups.setdefault(group_title(parameter), []).append(parameter)
     for title in sorted(groups, key=place):
-        page.section(title, [(spelling_of(parameter), _explained(parameter, ctx)) for parameter in groups[title]])
+        rows = [(spelling_of(parameter), _parameter_sentence(parameter, ctx)) for parameter in groups[title]]
+        page.section(title, rows)
     return page.text
 
 
@@ -90,24 +92,24 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     """What a command does, an example, the options that matter and where the others are: one screen of 80 columns."""
     page = _Page(ctx, color)
     page.usage(command)
-    about, *others = _paragraphs(command.help) or [""]
+    about, *others = _help_paragraphs(command.help) or [""]
     page.paragraph(about)
     for example in [part for part in others if part.startswith("attn ")][:1]:
         page.paragraph(example)
-    _subcommands(command, ctx, page)
+    _write_subcommands(command, ctx, page)
     options = [
         parameter
-        for parameter in _parameters(command, ctx)
+        for parameter in _listed_parameters(command, ctx)
         if parameter.param_type_name == "option" and parameter.name != "help"
     ]
     rows = [
-        (spelling_of(parameter), _brief(_explained(parameter, ctx), page.lang))
-        for parameter in _essential(command, options)
+        (spelling_of(parameter), _first_sentence(_parameter_sentence(parameter, ctx), page.lang))
+        for parameter in _essential_options(command, options)
     ]
     path = ctx.command_path.rstrip()
     closing = page.say(message("{command} --help has all {options} options.", command=path, options=len(options)))
     room = PAGE_ROWS - page.height - len(page.wrapped(closing)) - 2  # and an empty line above each
-    left = _left(rows)
+    left = _left_width(rows)
     while rows and sum(len(page.row(row, left)) for row in rows) > room:
         rows.pop()
     if rows:
@@ -116,7 +118,7 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     return page.text
 
 
-def _essential(command: Any, options: Sequence[Any]) -> list[Any]:
+def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
     """The options of a page of one screen: those that the command names, or its first ones."""
     by_name = {spelled: parameter for parameter in options for spelled in parameter.opts}
     essential = [by_name[name] for name in getattr(command, "essentials", ()) if name in by_name]
@@ -128,8 +130,8 @@ def _essential(command: Any, options: Sequence[Any]) -> list[Any]:
     return (essential or common)[:MOST_OPTIONS]
 
 
-def _subcommands(command: Any, ctx: Any, page: _Page) -> None:
-    """The sections of the commands that a group stands for."""
+def _write_subcommands(command: Any, ctx: Any, page: _Page) -> None:
+    """Write the sections of the commands that a group stands for."""
     groups: dict[str, list[Row]] = {}
     for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
         title, about = command.listed(ctx, name)
@@ -139,7 +141,8 @@ def _subcommands(command: Any, ctx: Any, page: _Page) -> None:
         page.section(title, rows, left)
 
 
-def _parameters(command: Any, ctx: Any) -> list[Any]:
+def _listed_parameters(command: Any, ctx: Any) -> list[Any]:
+    """The parameters of a command that its page lists: all but arguments without a sentence."""
     return [
         parameter
         for parameter in command.get_params(ctx)
@@ -212,7 +215,7 @@ def spelling_of(parameter: Any) -> str:
     return spelled if is_flag or getattr(parameter, "count", False) else f"{spelled} {metavar}"
 
 
-def _explained(parameter: Any, ctx: Any) -> str:
+def _parameter_sentence(parameter: Any, ctx: Any) -> str:
     """A parameter's sentence in English, with what stands in brackets behind it."""
     text = UNBOUNDED.sub("", parameter.help or "")
     if parameter.name == "help":
@@ -230,18 +233,18 @@ def _explained(parameter: Any, ctx: Any) -> str:
     return f"{text} [default: {default}]"
 
 
-def _brief(text: str, lang: str) -> str:
+def _first_sentence(text: str, lang: str) -> str:
     """The first sentence of an explanation, without its brackets, in this language."""
     sentence = translate(TAIL.sub("", text), lang)
     return re.split(r"(?<=\.) (?=[A-Z'])|(?<=。)(?=.)", sentence)[0]
 
 
-def _left(rows: Iterable[Row]) -> int:
+def _left_width(rows: Iterable[Row]) -> int:
     """Cells of the column of what is typed."""
     return max((len(left) for left, _ in rows if len(left) <= LEFT), default=0)
 
 
-def _paragraphs(text: str | None) -> list[str]:
+def _help_paragraphs(text: str | None) -> list[str]:
     """The paragraphs of a command's help, each on one line."""
     return [re.sub(r"\s+", " ", part).strip() for part in re.split(r"\n\s*\n", inspect.cleandoc(text or "")) if part]
 
@@ -295,14 +298,15 @@ class _Page:
         """A group: its title, and what is typed beside what it does."""
         heading = self.say(contextual("heading", "{title}:", title=term(title)))
         self._lines += ["", self._paint(heading, HEADING)]
+        width = _left_width(rows) if left is None else left
         for typed_text, text in rows:
-            self._lines += self.row((typed_text, option_help(text, self.lang)), _left(rows) if left is None else left)
+            self._lines += self.row((typed_text, option_help(text, self.lang)), width)
 
     def rows(self, rows: Sequence[Row]) -> None:
         """What is typed beside what it does, without a title; already in the page's language."""
         self._lines.append("")
         for row in rows:
-            self._lines += self.row(row, _left(rows))
+            self._lines += self.row(row, _left_width(rows))
 
     def row(self, row: Row, left: int) -> list[str]:
         """The lines of one row; left: the width of the column of what is typed."""
@@ -345,6 +349,7 @@ def option_help(text: str, lang: str) -> str:
 
 
 def _translate_bracket(text: str, lang: str) -> str:
+    """What stands in brackets behind an option's sentence, such as "default: 64", in this language."""
     if (ends := RANGE.fullmatch(text)) is not None:
         limits = {"least": ends[2], "most": ends[3]}
         return translate(message("above {least} to {most}" if ends[1] else "from {least} to {most}", **limits), lang)

@@ -63,16 +63,9 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
             expected="the checkpoint's own positions",
             position=attention.position,
         )
-    model = layers_told(
-        environment,
-        load_checkpoint(
-            environment,
-            name,
-            setup.compute,
-            ignore=tuple(options.ignore_config or ()),
-            adapters=tuple(options.adapter or ()),
-        ),
-    )
+    ignore, adapters = tuple(options.ignore_config or ()), tuple(options.adapter or ())
+    loaded_model = load_checkpoint(environment, name, setup.compute, ignore=ignore, adapters=adapters)
+    model = layers_told(environment, loaded_model)
     if options.global_tokens is not None:
         from attncli.models.config import with_global_tokens
 
@@ -241,9 +234,8 @@ def parse_hashing(kind: str, seed: int) -> Reformer | None:
     numbers = rest.split(",") if colon else []
     if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST_HASHING) for text in numbers):
         raise UsageError("{option} is {value}", expected=HASHING_FORM, option="--attention", value=repr(kind))
-    settings = Reformer(seed=seed)
-    for field, text in zip(("buckets", "rounds", "chunk"), numbers, strict=False):
-        settings = replace(settings, **{field: int(text)})
+    counts = zip(("buckets", "rounds", "chunk"), map(int, numbers), strict=False)
+    settings = replace(Reformer(seed=seed), **dict(counts))
     if settings.buckets % 2:
         raise UsageError(
             "hash attention needs an even number of buckets, not {buckets}",

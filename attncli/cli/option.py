@@ -102,7 +102,7 @@ def option(
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
-        for value in _values(argument):
+        for value in _as_list(argument):
             word, colon, count = str(value).partition(":")
             if (word if with_number and (not colon or whole(count) is not None) else value) not in values:
                 from difflib import get_close_matches
@@ -136,6 +136,7 @@ class Within(Struct, frozen=True):
 
     @property
     def description(self) -> str:
+        """The bounds in words, such as "1 to 64"."""
         ends = {"lowest": _number_text(self.least), "highest": _number_text(self.most)}
         if self.above:
             return contextual("limits", "above {lowest} to {highest}", **ends)
@@ -143,7 +144,7 @@ class Within(Struct, frozen=True):
 
     def check(self, _: Any, parameter: Any, argument: Any) -> Any:
         """The argument of an option. Raises UsageError for any number outside."""
-        for value in _values(argument):
+        for value in _as_list(argument):
             # written so that nan is refused, too
             if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
                 name = parameter.opts[0]
@@ -284,11 +285,13 @@ def parse_size(text: str, option: str) -> int:
     return int(float(match[1]) * UNITS[match[2].lower()])
 
 
-def _values(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
+    """The values of an option, given once or several times; none of None."""
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _number_text(end: float) -> str:
+    """A bound as help states it: "1,000", or "1e30" where it is large."""
     return f"{end:,}" if isinstance(end, int) and abs(end) <= LARGEST else f"{end:.0e}".replace("e+", "e")
 
 
@@ -304,7 +307,7 @@ class RepeatedNames(Struct, frozen=True):
 
 
 def repeat(*names: str) -> RepeatedNames:
-    """These options of a group may be repeated."""
+    """An annotation beside `Repeated`: these options of the group may be given several times."""
     return RepeatedNames(names)
 
 
@@ -322,7 +325,7 @@ class Repeated(Struct, Generic[Group], frozen=True):
 
     def side(self, index: int) -> Group:
         """The group of one side: what is given once holds for each."""
-        lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(once(hint)) is list}
+        lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(without_none(hint)) is list}
         side_values = {name: values[index if len(values) > 1 else 0] for name, values in self.values.items() if values}
         return self.group(
             **self.base, **{name: [value] if name in lists else value for name, value in side_values.items()}
@@ -330,12 +333,12 @@ class Repeated(Struct, Generic[Group], frozen=True):
 
 
 def group_of(hint: Any) -> Any:
-    """The group in `Repeated[Group]`; any other type itself."""
+    """The option group in `Repeated[Group]`; any other type itself."""
     return get_args(hint)[0] if get_origin(hint) is Repeated else hint
 
 
-def once(hint: Any) -> Any:
-    """The type of a given value: without the None that says that it is not given."""
+def without_none(hint: Any) -> Any:
+    """The type of a value that is given: without the None that stands for none."""
     return next((part for part in get_args(hint) if part is not NoneType), hint) if NoneType in get_args(hint) else hint
 
 
@@ -344,18 +347,19 @@ def repeated_names(hint: Any) -> tuple[str, ...]:
     return next((part.names for part in getattr(hint, "__metadata__", ()) if isinstance(part, RepeatedNames)), ())
 
 
-def several(hint: Any) -> Any:
+def repeatable(hint: Any) -> Any:
     """The annotation of an option that may be repeated, from that of the same option given once."""
     declaration, *about = get_args(hint)
-    value: Any = once(declaration)
+    value: Any = without_none(declaration)
     values: Any = value if get_origin(value) is list else list[value]
     return Annotated[values | None, *about]
 
 
-def gather(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The group that a command takes: plain, or `Repeated` with the values of `names` apart."""
+def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """What a command takes for a parameter that is a group: the group, or `Repeated` with the values of `names` apart.
+    hint: the parameter's type. values: of the options, by name."""
     if get_origin(hint) is not Repeated:
-        return build(group, values)
+        return build_group(group, values)
     repeated_values = {name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names}
     return Repeated(group, {name: value for name, value in values.items() if name not in names}, repeated_values)
 
@@ -375,12 +379,12 @@ class Offer(Struct, frozen=True):
 
 
 def only(*names: str) -> Offer:
-    """The command has these options of a group."""
+    """An annotation beside a group: the command has these of its options."""
     return Offer(names)
 
 
 def without(*names: str) -> Offer:
-    """The command has all options of a group but these."""
+    """An annotation beside a group: the command has all of its options but these."""
     return Offer(names, others=True)
 
 
@@ -399,12 +403,13 @@ class Meaning(Struct, frozen=True):
 
 
 def meaning(**declarations: Any) -> Meaning:
-    """The command means these options of a group so: a declaration of its own, see `redeclare`, or what the option is
-    about here."""
+    """An annotation beside a group: what the command declares these of its options as, see `redeclare`, or what they
+    are about here."""
     return Meaning(declarations)
 
 
 def _offers(hint: Any, name: str) -> bool:
+    """Whether a command whose parameter has this annotation has the option of this name."""
     return all(
         (name in part.names) != part.others for part in getattr(hint, "__metadata__", ()) if isinstance(part, Offer)
     )
@@ -434,28 +439,26 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         for part in getattr(hints[name], "__metadata__", ()):
             if isinstance(part, Meaning):
                 details |= {option: part.declare(option, details[option]) for option in part.options}
-        repeatable = repeated_names(hints[name])
+        repeatable_names = repeated_names(hints[name])
         for item in offered_fields(hints[name], group):
-            is_repeatable, hint = item.name in repeatable, _with_flag(details[item.name], item.name)
+            is_repeatable, hint = item.name in repeatable_names, _with_flag(details[item.name], item.name)
             parameters[item.name] = inspect.Parameter(
                 item.name,
                 parameter.KEYWORD_ONLY,
                 default=None if is_repeatable else item.default,
-                annotation=several(hint) if is_repeatable else hint,
+                annotation=repeatable(hint) if is_repeatable else hint,
             )
     return parameters
 
 
 def subjects_of(*groups: Any) -> dict[str, About]:
     """What each option of these groups is about, as `subjects` tells it of a command that has them."""
-
-    def command(**values: Any) -> None: ...
-
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(f"group_{place}", inspect.Parameter.KEYWORD_ONLY) for place in range(len(groups))]
-    )
-    command.__annotations__ = {f"group_{place}": group for place, group in enumerate(groups)}
-    return subjects(command)
+    return {
+        item.name: hint.__metadata__[0].about
+        for group in groups
+        for item, hint in _all_fields(_unannotated(group))
+        if _offers(group, item.name) and isinstance(hint.__metadata__[0], OptionInfo)
+    }
 
 
 def subjects(function: Callable[..., Any]) -> dict[str, About]:
@@ -498,11 +501,11 @@ def offered_fields(hint: Any, group: Any) -> list[Field[Any]]:
     return [item for item, _ in _all_fields(group) if _offers(hint, item.name)]
 
 
-def build(group: Any, values: Mapping[str, Any]) -> Any:
+def build_group(group: Any, values: Mapping[str, Any]) -> Any:
     """A group, and the groups in it, from the values of options by name; options without one keep their defaults."""
     hints = {item.name: _annotations(group)[item.name] for item in fields(group)}
     # a group may be called as an option is: the options of a model, and --model
-    inner_groups = {name: build(hint, values) for name, hint in hints.items() if _is_group(hint)}
+    inner_groups = {name: build_group(hint, values) for name, hint in hints.items() if _is_group(hint)}
     return group(**({name: values[name] for name in hints if name in values} | inner_groups))
 
 
@@ -520,7 +523,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
         groups_built = {}
         for name, group in groups.items():
             group_values = {item.name: values.pop(item.name) for item in offered_fields(hints[name], group)}
-            groups_built[name] = gather(plain[name], group, group_values, repeated_names(hints[name]))
+            groups_built[name] = build_parameter(plain[name], group, group_values, repeated_names(hints[name]))
         return function(**groups_built, **values)
 
     command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]

@@ -184,7 +184,7 @@ def write_documents(
                 write = files.enter_context(atomic_writer(options.file)).write
         closed_pipe: BrokenPipeError | None = None
         try:
-            for piece in _pieces(documents, options, environment, view, several, screen):
+            for piece in _encoded_pieces(documents, options, environment, view, several, screen):
                 write(piece)
         except BrokenPipeError as error:
             closed_pipe = error
@@ -194,7 +194,7 @@ def write_documents(
         raise closed_pipe
 
 
-def _pieces(
+def _encoded_pieces(
     documents: Iterable[Document],
     options: OutputOptions,
     environment: Environment,
@@ -202,6 +202,7 @@ def _pieces(
     several: bool,
     screen: Callable[[Any, View], Lines] | None,
 ) -> Iterable[bytes]:
+    """What is written of the documents, piece by piece: JSON, lines, a table or screens, as the options say."""
     from attncli.draw import encoding as records
     from attncli.draw.screen_header import screen_of
 
@@ -214,9 +215,9 @@ def _pieces(
         if options.ndjson:
             yield records.ndjson_line(document)
         elif options.plain:
-            yield from _plain(document, place, several, records.plain)
+            yield from _table_pieces(document, place, several, records.plain)
         elif options.is_table:
-            yield from _plain(document, place, several, records.comma_separated)
+            yield from _table_pieces(document, place, several, records.comma_separated)
         else:
             from attncli.draw.lines import as_text
 
@@ -260,12 +261,12 @@ def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) 
     from attncli.draw.encoding import comma_separated
 
     for place, document in enumerate(documents):
-        for piece in _plain(document, place, several, comma_separated):
+        for piece in _table_pieces(document, place, several, comma_separated):
             table.write(piece)
         yield document
 
 
-def _plain(
+def _table_pieces(
     document: Document, place: int, several: bool, encode_rows: Callable[[Iterable[Sequence[object]]], str]
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents. place: which document it

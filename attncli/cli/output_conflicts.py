@@ -128,7 +128,7 @@ def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environme
     from attncli.inputs.files import place_of
 
     outputs = [
-        (_name(parameter), path, place_of(path))
+        (_parameter_name(parameter), path, place_of(path))
         for parameter in parameters
         if _is_output(parameter) and values.get(parameter.name) is not None
         for path in _files_of_output(parameter, Path(values[parameter.name]))
@@ -138,12 +138,12 @@ def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environme
     for parameter in parameters:
         if _is_output(parameter) or not (metavar := parameter.metavar):
             continue
-        value, source = values.get(parameter.name), _name(parameter)
+        value, source = values.get(parameter.name), _parameter_name(parameter)
         if value is None and parameter.name == "model" and "model" in environment.settings:
             value, source = environment.settings["model"].value, environment.settings["model"].origin
         for word in value if isinstance(value, list | tuple) else [value]:
             for name, path, place in outputs:
-                if word is not None and _reads(metavar, word, path, place, environment):
+                if word is not None and _reads_file(metavar, word, path, place, environment):
                     _refuse_replacement(name, source, path)
     from attncli.cli.settings import settings_file
 
@@ -154,6 +154,7 @@ def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environme
 
 
 def _is_output(parameter: Any) -> bool:
+    """Whether what is given for a parameter is a file or folder that is written."""
     panel = getattr(parameter, "rich_help_panel", None)
     return parameter.metavar == "NEW" or (panel == OUTPUT and parameter.metavar in ("FILE", "DIR"))
 
@@ -171,13 +172,14 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
     return [path] if str(path) != "-" and (is_new or os.path.isfile(path)) else []  # noqa: PTH113 - which never fails
 
 
-def _name(parameter: Any) -> str:
+def _parameter_name(parameter: Any) -> str:
     """What a parameter is called on a command line."""
     is_option = parameter.param_type_name == "option"
     return str(parameter.opts[0] if is_option else parameter.metavar.strip("[].").removesuffix("]..."))
 
 
 def _refuse_replacement(output: str, source: str, path: Path) -> None:
+    """Raise UsageError: the answer would take the place of what is read. output, source: what names either."""
     raise UsageError(
         "{output} would replace what {source} reads",
         where=str(path),
@@ -187,7 +189,7 @@ def _refuse_replacement(output: str, source: str, path: Path) -> None:
     )
 
 
-def _reads(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
+def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
     """Whether what is given for a parameter reads the file of an output. place: the one that path names."""
     kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
     if str(word) == "-":
@@ -201,7 +203,7 @@ def _reads(metavar: str, word: Any, path: Path, place: str, environment: Environ
     names = [str(word)]
     if "DIR" in kinds and (folder := _folder_of_model(str(word), environment)):
         names.append(folder)
-    return any(place in _places(name, certain=kinds == {"FILE"}, folder_alone="DIR" in kinds) for name in names)
+    return any(place in _places_of_word(name, certain=kinds == {"FILE"}, folder_alone="DIR" in kinds) for name in names)
 
 
 def _folder_of_model(name: str, environment: Environment) -> str:
@@ -213,7 +215,7 @@ def _folder_of_model(name: str, environment: Environment) -> str:
     return ""
 
 
-def _places(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
+def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
     """The places of files that a word names: its own, a model's in a folder, and of masks those that intersect.
 
     certain: whether it is always a file's name. folder_alone: whether it names folders only.
@@ -242,7 +244,7 @@ def _places_of_scan(folder: Path) -> Iterator[str]:
     yield from (place_of(folder / file.path) for file in scan_plan.files)
     yield from (place_of(Path(file.path)) for file in scan_plan.files)
     for name in (scan_plan.model.name, *scan_plan.model.adapters):
-        yield from _places(name, certain=False, folder_alone=True)
+        yield from _places_of_word(name, certain=False, folder_alone=True)
 
 
 def _is_in_scan(folder: Path, place: str) -> bool:
@@ -265,6 +267,7 @@ def _is_of_corpus(word: str, place: str) -> bool:
 
 
 def _is_standard_input(environment: Environment, path: Path) -> bool:
+    """Whether standard input is this file."""
     try:
         return os.path.samestat(os.fstat(environment.stdin.fileno()), path.stat())
     except (OSError, ValueError):

@@ -64,7 +64,7 @@ def progress(
 
 
 def silent(share: float) -> None:
-    """Who is told and shows nothing."""
+    """Take the share done and show nothing."""
 
 
 def is_watched(environment: Environment) -> bool:
@@ -74,7 +74,7 @@ def is_watched(environment: Environment) -> bool:
 
 @contextmanager
 def downloads(environment: Environment) -> Iterator[Watch | None]:
-    """Whom a download tells how much of each file is there; None where nobody looks."""
+    """A function for a download to call with a file and the share of it that is there; None where nobody looks."""
     if not is_watched(environment):
         yield None
         return
@@ -153,17 +153,10 @@ def foretell_work(environment: Environment, tokens: int, seconds: float, hint: s
     if seconds >= LONG_WORK:
         from attncli.models.estimate import duration_words
 
-        pairs = message(
-            "{tokens:,} tokens are {tokens_2:,} pairs for each head", tokens=tokens, tokens_2=tokens * tokens
-        )
-        environment.note(
-            message(
-                "{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it",
-                pairs=pairs,
-                seconds=duration_words(seconds),
-                suggestion=hint,
-            )
-        )
+        tokens_2, duration = tokens * tokens, duration_words(seconds)
+        pairs = message("{tokens:,} tokens are {tokens_2:,} pairs for each head", tokens=tokens, tokens_2=tokens_2)
+        cost = {"pairs": pairs, "seconds": duration, "suggestion": hint}
+        environment.note(message("{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it", **cost))
 
 
 # What a command took: in documents, and for `--verbose`.

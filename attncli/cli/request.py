@@ -50,7 +50,7 @@ def texts(
         yield one_text(environment, options)
         return
     if options.chat is not None:
-        yield _chat(environment, options, options.chat, tokenizer)
+        yield _chat_text(environment, options, options.chat, tokenizer)
         return
     refuse_without_chat(environment, options)
     from attncli.cli.progress import foretell_waiting
@@ -101,7 +101,7 @@ def text_of(environment: Environment, options: ChatOptions, source: Text | Chat,
     return source if isinstance(source, Text) else write_chat(environment, options, source, model.tokenizer)
 
 
-def _chat(environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None) -> Text:
+def _chat_text(environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None) -> Text:
     """The chat that `--chat` names, in the words of its model's template."""
     for option, value in (("TEXT", options.text), ("--file", options.file), ("--ids", options.ids)):
         if value is not None:
@@ -123,15 +123,12 @@ def read_chat(environment: Environment, file: Path) -> Chat:
     from attncli.inputs.files import read_regular
     from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT
 
-    is_stream = str(file) == "-"
-    if is_stream and environment.stdin is None:
+    if (is_stream := str(file) == "-") and environment.stdin is None:
         raise InputError("there is no chat: standard input is closed", expected="--chat FILE, or a pipe")
-    assert environment.stdin is not None or not is_stream
-    raw = (
-        environment.stdin.read(TEXT_LIMIT + 1)
-        if is_stream and environment.stdin is not None
-        else read_regular(file, what=message("a chat"), limit=TEXT_LIMIT)
-    )
+    if is_stream:
+        raw = environment.stdin.read(TEXT_LIMIT + 1)
+    else:
+        raw = read_regular(file, what=message("a chat"), limit=TEXT_LIMIT)
     if len(raw) > TEXT_LIMIT:
         raise LimitError("this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT)
     return parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
@@ -144,15 +141,12 @@ def write_chat(environment: Environment, options: TextOptions | ChatOptions, cha
     from attncli.inputs.token import Text
 
     template = read_template(tokenizer, chat.tools is not None, options.chat_template)
-    rendered = render(
-        template, chat, control_tokens(tokenizer), generation_prompt=options.generation_prompt is not False
-    )
+    has_prompt = options.generation_prompt is not False
+    rendered = render(template, chat, control_tokens(tokenizer), generation_prompt=has_prompt)
     if rendered.unplaced:
+        names = listing(rendered.unplaced)
         environment.note(
-            message(
-                "the template changes what {names} say, so that their tokens have no region",
-                names=listing(rendered.unplaced),
-            )
+            message("the template changes what {names} say, so that their tokens have no region", names=names)
         )
     if rendered.quoted:
         environment.note(
@@ -242,18 +236,17 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
         if low is None or high is None:
             raise UsageError(
                 "--{what} {part} is no number or range",
-                expected=_choice(what, count),
+                expected=_numbers_there_are(what, count),
                 what=what,
                 part=repr(part.strip()),
             )
-        ends = (low, high)
-        if max(ends) >= count:
+        if max(low, high) >= count:
             raise InputError(
                 "there is no layer {number}" if what == "layer" else "there is no head {number}",
-                expected=_choice(what, count),
-                number=max(ends),
+                expected=_numbers_there_are(what, count),
+                number=max(low, high),
             )
-        if ends[0] > ends[1]:
+        if low > high:
             raise UsageError(
                 "--{what} {part} runs backwards",
                 expected="--{what} {last}-{first}",
@@ -262,22 +255,20 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
                 last=last,
                 first=first,
             )
-        chosen_numbers.update(range(ends[0], ends[1] + 1))
+        chosen_numbers.update(range(low, high + 1))
     return sorted(chosen_numbers)
 
 
-def _choice(what: str, count: int) -> str:
-    """The layers or heads there are."""
-    return (
-        message("0, the only layer" if what == "layer" else "0, the only head")
-        if count == 1
-        else message(
-            "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}"
-            if what == "layer"
-            else "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}",
-            last=count - 1,
-            count=count,
-        )
+def _numbers_there_are(what: str, count: int) -> str:
+    """The layers or heads there are, in words. what: "layer" or "head"."""
+    if count == 1:
+        return message("0, the only layer" if what == "layer" else "0, the only head")
+    return message(
+        "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}"
+        if what == "layer"
+        else "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}",
+        last=count - 1,
+        count=count,
     )
 
 
@@ -520,6 +511,7 @@ def head_pairs(
 
 
 def _single_number(selection: Selection) -> int:
+    """The number in a selection of one."""
     assert selection is not EVERY
     (number,) = selection
     return number

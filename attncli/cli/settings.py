@@ -47,12 +47,13 @@ class Setting(Struct, frozen=True):
 def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     """Everything that is set, by the option's name; variables go before the file. Raises UsageError naming the variable
     or the line of what cannot be."""
-    file_values = _of_file(variables)
+    file_values = _file_settings(variables)
     for name, kind in DECLARED.items():
         variable = f"ATTN_{name.upper()}"
         value = variables.get(variable, "")
         if value:
-            file_values[name] = Setting(_check(name, _number(value) if kind is int else value, variable), variable)
+            typed = _whole_or_text(value) if kind is int else value
+            file_values[name] = Setting(_checked_value(name, typed, variable), variable)
     return file_values
 
 
@@ -71,7 +72,8 @@ def settings_file(variables: Mapping[str, str]) -> Path | None:
     return Path(home) / folder / "attn" / "config.toml"
 
 
-def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
+def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
+    """What the settings file says, by the option's name; nothing where there is no file. Raises UsageError."""
     path = settings_file(variables)
     try:
         if path is None or (not path.is_file() and not variables.get("ATTN_CONFIG")):
@@ -109,21 +111,22 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
         ) from error
     values = {}
     for key, value in table.items():
-        name, where_set = key.replace("-", "_"), f"{path}:{_line(text, key)}"
+        name, where_set = key.replace("-", "_"), f"{path}:{_line_of_key(text, key)}"
         if name not in DECLARED:
             setting_names = listing(known_name.replace("_", "-") for known_name in DECLARED)
             raise UsageError("the settings have no key {key}", where=where_set, expected=setting_names, key=repr(key))
-        values[name] = Setting(_check(name, value, where_set), where_set)
+        values[name] = Setting(_checked_value(name, value, where_set), where_set)
     return values
 
 
-def _line(text: str, key: str) -> int:
+def _line_of_key(text: str, key: str) -> int:
     """The line that sets a key, from 1."""
     begins = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
     return next((number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)), 1)
 
 
-def _number(text: str) -> int | str:
+def _whole_or_text(text: str) -> int | str:
+    """The whole number that a text writes, else the text."""
     from attncli.cli.option import whole
 
     number = whole(text)
@@ -145,7 +148,8 @@ def _declaration(name: str) -> Any:
             return getattr(declarations, name.upper())
 
 
-def _check(name: str, value: object, where: str) -> str | int:
+def _checked_value(name: str, value: object, where: str) -> str | int:
+    """A value as the option of this name takes it. where: what set it. Raises UsageError for any other."""
     kind = DECLARED[name]
     if type(value) is not kind or value == "":
         expected = message("a whole number" if kind is int else "a word in quotes")

@@ -84,7 +84,7 @@ class Message(str):
             sentence = catalogue.gettext(self.template)
         if not self.values:
             return sentence
-        return sentence.format(**{name: _place(value, lang) for name, value in self.values.items()})
+        return sentence.format(**{name: _spoken(value, lang) for name, value in self.values.items()})
 
 
 class MessageList(Message):
@@ -107,7 +107,7 @@ class MessageList(Message):
         """The texts, and what stands between them, in this language."""
         catalogue = catalogue_of(lang)
         between = (catalogue.pgettext("between", sign) for sign in (self.separator, self.last))
-        return _joined([str(_place(text, lang)) for text in self.texts], *between)
+        return _joined([str(_spoken(text, lang)) for text in self.texts], *between)
 
 
 def message(template: str, /, **values: object) -> Message:
@@ -238,8 +238,8 @@ def translate(text: str, lang: str) -> str:
     return text.spoken(lang) if isinstance(text, Message) else catalogue_of(lang).gettext(text)
 
 
-def _place(value: object, lang: str) -> object:
-    """What stands in a place: a message in this language, all else as it is."""
+def _spoken(value: object, lang: str) -> object:
+    """What stands in a place of a sentence: a message in this language, all else as it is."""
     return value.spoken(lang) if isinstance(value, Message) else value
 
 

@@ -264,7 +264,7 @@ def test_a_file_of_thousands_of_tensors_is_read_once(
         return lambda *given, **named: (seen.append(name), whole(*given, **named))[1]
 
     monkeypatch.setattr(tensors, "read_header", told("header", tensors.read_header))
-    monkeypatch.setattr(compute, "_of_rows", told("statistics", compute._of_rows))
+    monkeypatch.setattr(compute, "_row_statistics", told("statistics", compute._row_statistics))
     answer = ask(*command, str(path))
     assert answer.code == (0 if command[0] == "weights" else 3)
     assert sorted(seen) == ["header", "statistics"][: 1 + (command[0] == "weights")]
