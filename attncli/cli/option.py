@@ -457,7 +457,7 @@ def subjects_of(*groups: Any) -> dict[str, About]:
         item.name: hint.__metadata__[0].about
         for group in groups
         for item, hint in _all_fields(_unannotated(group))
-        if _offers(group, item.name) and isinstance(hint.__metadata__[0], OptionInfo)
+        if _offers(group, item.name) and hasattr(hint.__metadata__[0], "about")  # an argument has none
     }
 
 
