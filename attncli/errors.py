@@ -53,6 +53,20 @@ class UsageError(AttnError):
     exit_code = ExitCode.USAGE
 
 
+def refused_value(option: str, value: object, expected: str, *, where: str = "", hint: str = "") -> UsageError:
+    """The error for a value that an option, or a variable, does not take.
+
+    Args:
+        option: The option as it is typed, or the variable.
+        value: What was given; a text is shown in quotes.
+        expected: What it takes, as `AttnError` has it.
+        where: As of `AttnError`.
+        hint: As of `AttnError`.
+    """
+    shown = repr(value) if isinstance(value, str) else value
+    return UsageError("{option} is {value}", expected=expected, where=where, hint=hint, option=option, value=shown)
+
+
 class InputError(AttnError):
     """A text, file, tensor or token is not what it should be."""
 

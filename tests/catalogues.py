@@ -40,6 +40,7 @@ ARGUMENTS: dict[str, tuple[int | str, ...]] = {
     "Metric": (1, 5, 6, 7, 9, "needs"), "Stage": (2, 3), "StageTable": (1, 2), "Map": (0,),
     "FixedValue": (1,), "refuse": (1,), "Spelling": (1,),
     "refuse_memory": (2,), "refuse_run": (4,), "refuse_over": (2,), "foretell_work": (3,),
+    "refused_value": (2, "hint"),
     "system_errors": (0,), **dict.fromkeys(("read_object", "open_regular", "read_regular"), ("what",)),
 }  # fmt: skip
 """Functions and declarations whose arguments, by place or name, are sentences where they are literals."""

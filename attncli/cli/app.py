@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import check_command, show_help, whole_page
 from attncli.cli.option import PlainParameters
-from attncli.errors import UsageError
+from attncli.errors import refused_value
 from attncli.language import languages, listing, message, translate
 
 COMMANDS = {
@@ -130,12 +130,7 @@ def _check_language(ctx: Any, args: list[str]) -> None:
     """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
     language = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
     if language not in languages():
-        raise UsageError(
-            "{value} is {language}",
-            expected=listing(languages()),
-            value="--lang" if args else "ATTN_LANG",
-            language=repr(language),
-        )
+        raise refused_value("--lang" if args else "ATTN_LANG", language, listing(languages()))
 
 
 def _text_cells(text: str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from attncli.errors import AttnError, UsageError
+from attncli.errors import AttnError, UsageError, refused_value
 from attncli.language import listing, message, term
 
 MOST_OFFERED = 12
@@ -170,14 +170,8 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
     hint = "attn --show-completion bash"
     action, _, shell = variables[name].partition("_")
     if action not in ("complete", "source") or shell not in SHELLS:
-        raise UsageError(
-            "{name} is {variables}",
-            expected="complete_SHELL, SHELL one of {shells}",
-            hint=hint,
-            name=name,
-            variables=repr(variables[name]),
-            shells=listing(SHELLS),
-        )
+        expected = message("complete_SHELL, SHELL one of {shells}", shells=listing(SHELLS))
+        raise refused_value(name, variables[name], expected, hint=hint)
     if (action, shell) != ("complete", "bash"):
         return
     from attncli.cli.option import whole
@@ -185,9 +179,7 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
     if "COMP_WORDS" not in variables:
         raise UsageError("COMP_WORDS is not set", expected="the words of the command line", hint=hint)
     if whole(place := variables.get("COMP_CWORD", "")) is None:
-        raise UsageError(
-            "COMP_CWORD is {place}", expected="which of the words is completed", hint=hint, place=repr(place)
-        )
+        raise refused_value("COMP_CWORD", place, "which of the words is completed", hint=hint)
 
 
 # What each shell runs. All ask as fish does, for one value a line with what it means behind a tab, and say where no

@@ -14,7 +14,7 @@ from io import RawIOBase, TextIOBase
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from attncli.errors import AttnError, UsageError
+from attncli.errors import AttnError, refused_value
 from attncli.language import message, term, translate
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Environment:
         itself in `COLORFGBG`. Raises UsageError for a variable that says neither."""
         theme = self.variables.get("ATTN_THEME", "")
         if theme not in ("", "light", "dark"):
-            raise UsageError("{option} is {value}", expected="light or dark", option="ATTN_THEME", value=repr(theme))
+            raise refused_value("ATTN_THEME", theme, "light or dark")
         if theme:
             return theme == "light"
         if (palette := self.settings.get("palette")) is not None:

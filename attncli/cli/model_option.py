@@ -11,7 +11,7 @@ from attncli.cli import request
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RunSetup
 from attncli.cli.environment import Environment
 from attncli.cli.option import About, whole
-from attncli.errors import UnsupportedError, UsageError
+from attncli.errors import UnsupportedError, UsageError, refused_value
 from attncli.language import message
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def parse_hashing(kind: str, seed: int) -> Reformer | None:
     name, colon, rest = kind.partition(":")
     numbers = rest.split(",") if colon else []
     if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST_HASHING) for text in numbers):
-        raise UsageError("{option} is {value}", expected=HASHING_FORM, option="--attention", value=repr(kind))
+        raise refused_value("--attention", kind, HASHING_FORM)
     counts = zip(("buckets", "rounds", "chunk"), map(int, numbers), strict=False)
     settings = replace(Reformer(seed=seed), **dict(counts))
     if settings.buckets % 2:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
-from attncli.errors import UsageError
+from attncli.errors import UsageError, refused_value
 from attncli.language import contextual, listing, message
 
 SUBJECT, TEXT, MODEL, ATTENTION = message("What to look at"), "Text", "Model", "Attention"
@@ -109,7 +109,7 @@ def option(
 
                 name, close = parameter.opts[0], get_close_matches(str(value), values, 1)
                 hint = f"{name} {close[0]}" if close else ""
-                raise UsageError("{name} is {value}", expected=listing(values), hint=hint, name=name, value=repr(value))
+                raise refused_value(name, str(value), listing(values), hint=hint)
         return argument
 
     complete_words = offer(words(*values) if complete is None else complete)
@@ -147,8 +147,7 @@ class Within(Struct, frozen=True):
         for value in _as_list(argument):
             # written so that nan is refused, too
             if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
-                name = parameter.opts[0]
-                raise UsageError("{name} is {value}", expected=self.description, name=name, value=value)
+                raise refused_value(parameter.opts[0], value, self.description)
         return argument
 
 
@@ -279,9 +278,7 @@ def parse_size(text: str, option: str) -> int:
     """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2].lower() not in UNITS or len(match[1]) > LONGEST_SIZE:
-        raise UsageError(
-            "{option} is {text}", expected="a size such as 2GiB, 500MB or 1000000", option=option, text=repr(text)
-        )
+        raise refused_value(option, text, "a size such as 2GiB, 500MB or 1000000")
     return int(float(match[1]) * UNITS[match[2].lower()])
 
 

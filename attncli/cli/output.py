@@ -15,7 +15,7 @@ from attncli.cli import declarations, output_conflicts, request
 from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import parse_size
-from attncli.errors import LimitError, UsageError
+from attncli.errors import LimitError, UsageError, refused_value
 from attncli.language import choice, languages, listing, message
 
 if TYPE_CHECKING:
@@ -58,12 +58,7 @@ def validate_options(
     if options.page is not None:
         check_page_suffix(options.page)
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
-        raise UsageError(
-            "{option} is {value}",
-            expected="a file ending in .svg, .png or .pdf",
-            option="--figure",
-            value=repr(str(options.svg)),
-        )
+        raise refused_value("--figure", str(options.svg), "a file ending in .svg, .png or .pdf")
     if options.figure_style:
         from attncli.draw.figures.drawing import style_of
 
@@ -77,12 +72,7 @@ def validate_options(
     if options.lang not in (None, "en") and options.ascii:
         raise UsageError("--lang {lang} cannot be written with --ascii", expected="one or the other", lang=options.lang)
     if environment.variables.get("ATTN_LANG", "") not in ("", *languages()):
-        raise UsageError(
-            "{option} is {value}",
-            expected=choice(languages()),
-            option="ATTN_LANG",
-            value=repr(environment.variables["ATTN_LANG"]),
-        )
+        raise refused_value("ATTN_LANG", environment.variables["ATTN_LANG"], choice(languages()))
     if options.quiet and options.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = options.quiet, options.verbose
@@ -421,9 +411,7 @@ def validate_page(
 def check_page_suffix(file: Path) -> None:
     """Raise UsageError for a file of a page that does not end as one."""
     if file.suffix.lower() not in PAGE_SUFFIXES:
-        raise UsageError(
-            "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(file))
-        )
+        raise refused_value("--html", str(file), "a file ending in .html")
 
 
 def page_recording(

@@ -18,7 +18,7 @@ from attncli.cli.declarations import (
 )
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, LARGEST_SEED, About, parse_size, whole
-from attncli.errors import AttnError, InputError, LimitError, UsageError
+from attncli.errors import AttnError, InputError, LimitError, UsageError, refused_value
 from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
@@ -352,13 +352,8 @@ def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Liter
         return drawn_seed, "random"
     seed = whole(text, LARGEST_SEED)
     if seed is None:
-        raise UsageError(
-            "{option} is {value}",
-            expected="0 to {largest_seed}, or 'random'",
-            option="--seed",
-            value=repr(text),
-            largest_seed=LARGEST_SEED,
-        )
+        expected = message("0 to {largest_seed}, or 'random'", largest_seed=LARGEST_SEED)
+        raise refused_value("--seed", text, expected)
     return seed, "seeded"
 
 
@@ -392,13 +387,8 @@ def whole_numbers(text: str, option: str) -> list[int]:
     parts = text.replace(",", " ").split()
     values = [number for part in parts if (number := whole(part)) is not None]
     if not parts or len(values) < len(parts):
-        raise UsageError(
-            "{option} is {text}",
-            expected="whole numbers from 0 to {largest:,}, such as 5 3",
-            option=option,
-            text=repr(text),
-            largest=LARGEST,
-        )
+        expected = message("whole numbers from 0 to {largest:,}, such as 5 3", largest=LARGEST)
+        raise refused_value(option, text, expected)
     return values
 
 

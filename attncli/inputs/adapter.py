@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays import backend as arrays
-from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.errors import InputError, UnsupportedError, refused_value
 from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo, guarded_path
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
 from attncli.inputs.files import is_there, read_object
@@ -71,9 +71,7 @@ def parse_adapter(text: str) -> AdapterRequest:
     match = None if is_there(Path(text) / CONFIG) else SPECIFICATION.fullmatch(text)
     weight = 1.0 if match is None else float(match[2])
     if not text or not abs(weight) <= LARGEST_WEIGHT:
-        raise UsageError(
-            "{option} is {value}", expected="DIR or DIR:WEIGHT, such as lora:0.5", option="--adapter", value=repr(text)
-        )
+        raise refused_value("--adapter", text, "DIR or DIR:WEIGHT, such as lora:0.5")
     return AdapterRequest(Path(text if match is None else match[1]), weight)
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
 from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
-from attncli.errors import LimitError, UsageError
+from attncli.errors import LimitError, UsageError, refused_value
 from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
 from attncli.inputs.token import ignore
 from attncli.language import message, plural
@@ -63,7 +63,7 @@ def check_sizes(sizes: Sizes) -> None:
     """Raise UsageError for a size below 1."""
     for name in ("n", "d_model", "heads", "d_k", "d_v", "window", "chunk", "rounds", "rows"):
         if getattr(sizes, name) < 1:
-            raise UsageError("{name} is {sizes}", expected="at least 1", name=name, sizes=getattr(sizes, name))
+            raise refused_value(name, getattr(sizes, name), "at least 1")
 
 
 def variants(sizes: Sizes) -> list[Variant]:

@@ -20,7 +20,7 @@ from attncli.cli.output import (
     write_run_page,
 )
 from attncli.cli.request import layers_and_heads
-from attncli.errors import UsageError
+from attncli.errors import UsageError, refused_value
 from attncli.language import message
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def check(options: GenerateOptions, environment: Environment) -> None:
             raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
         return
     if options.sample_seed is not None and not options.temperature:
-        expected, value = message("--temperature above 0 as well"), options.sample_seed
-        raise UsageError("{option} is {value}", expected=expected, option="--sample-seed", value=value)
+        raise refused_value("--sample-seed", options.sample_seed, "--temperature above 0 as well")
     about = subjects_of(*CONTINUATION)
     if out_of_place := [
         environment.spellings[name]

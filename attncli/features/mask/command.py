@@ -12,7 +12,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, argument, attention_option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
-from attncli.errors import UsageError
+from attncli.errors import UsageError, refused_value
 from attncli.features.explain.command import single
 from attncli.language import choice
 
@@ -59,7 +59,7 @@ def mask(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "mask")
     if bias not in (None, *BIASES):
-        raise UsageError("--score-bias is {bias}", expected=choice(BIASES), bias=repr(bias))
+        raise refused_value("--score-bias", bias, choice(BIASES))
     if bias is not None and model is not None:
         raise UsageError("--score-bias does not go with --model, which brings its own", expected="one or the other")
     if layer is not None and model is None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.documents.header import model_part, position_name
-from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.errors import InputError, UnsupportedError, refused_value
 from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
 from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
@@ -218,4 +218,4 @@ def _bias_weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
 def check_positions(n: int) -> None:
     """Raise UsageError for a number of positions that no mask has."""
     if n < 1:
-        raise UsageError("{option} is {value}", expected="at least 1 position", option="-n", value=n)
+        raise refused_value("-n", n, "at least 1 position")
