@@ -25,7 +25,7 @@ from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.state import State
 from attncli.features.effects.document import AblateDocument, EffectRow
-from attncli.features.effects.effect_answer import number
+from attncli.features.effects.effect_answer import effect_text
 from attncli.features.explain.derivation_screen import LEADS, Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.features.why.document import WhyDocument
@@ -353,7 +353,11 @@ def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
     most = max((cosine_of(row) for row in every), default=0.0)
     return [
         RankingRow(
-            row.layer, row.head, cosine / most if most else 0.0, number(cosine) if cosine else "0", _random_turn(row)
+            row.layer,
+            row.head,
+            cosine / most if most else 0.0,
+            effect_text(cosine) if cosine else "0",
+            _random_turn(row),
         )
         for row, cosine in zip(every, map(cosine_of, every), strict=True)
     ]
@@ -362,7 +366,7 @@ def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
 def _random_turn(row: EffectRow) -> str:
     """How far a random change of the same size turns the word, as written; "" for rows without one."""
     cosine = None if row.random is None else getattr(row.random.vector, "cosine", None)
-    return "" if cosine is None else number(cosine)
+    return "" if cosine is None else effect_text(cosine)
 
 
 def effects(scene: Scene, head_effects: HeadEffects | None) -> Pane:
@@ -392,11 +396,11 @@ def _effect_sentences(scene: Scene, head_effects: HeadEffects) -> Iterator[str]:
         row, (layer, head_number) = head_effects.head.effects[0], head_effects.place
         head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
         turn = message("Without {head} the last vector of {word} turns by {size} (1 − cosine).")
-        yield say(view, turn, head=head, word=word, size=number(cosine_of(row)))
+        yield say(view, turn, head=head, word=word, size=effect_text(cosine_of(row)))
         if _random_turn(row):
             yield say(view, "A random change of the same size turns it by {size}.", size=_random_turn(row))
     if head_effects.cut_document is not None and head_effects.cut_document.effects:
-        cut_size = number(cosine_of(head_effects.cut_document.effects[0]))
+        cut_size = effect_text(cosine_of(head_effects.cut_document.effects[0]))
         yield say(view, "With the link {link} alone cut in this head it turns by {size}.", link=link, size=cut_size)
     if head_effects.every is not None:
         yield say(view, "Behind the first rows: a random change of the same size.")

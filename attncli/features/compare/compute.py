@@ -158,7 +158,7 @@ def compared_regions(
         queries = ([first for first, _ in pairs], [second for _, second in pairs])
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     sides = list(zip((a, b), queries, strict=True))
-    rows = [[np.nan_to_num(_matrix(head.weights)[places]) for _, head in _heads(side)] for side, places in sides]
+    rows = [[np.nan_to_num(_matrix(head.weights)[places]) for _, head in _layer_heads(side)] for side, places in sides]
     compared = []
     for name in members[0].keys() & members[1].keys():
         shares = [
@@ -239,7 +239,7 @@ def compare_document(
     query: positions in A whose rows alone are measured; None for all that both texts have. Raises InputError where the
     texts have no token in common, a document holds no weights, the numbers of heads differ, or B lacks a query.
     """
-    heads_a, heads_b = _heads(a), _heads(b)
+    heads_a, heads_b = _layer_heads(a), _layer_heads(b)
     if len(heads_a) != len(heads_b):
         raise InputError(
             "the sides have different numbers of heads: {heads_a} and {heads_b}",
@@ -264,8 +264,8 @@ def compare_document(
     divergences = [head.js for head in heads if head.js is not None]
     return CompareDocument(
         version=__version__,
-        a=_side(a, names[0]),
-        b=_side(b, names[1]),
+        a=_compare_side(a, names[0]),
+        b=_compare_side(b, names[1]),
         differs=_differs(a, b, heads_a, heads_b),
         aligned=aligned,
         only=OnlyOn(a=list(pairs.only_a), b=list(pairs.only_b)),
@@ -297,7 +297,7 @@ def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None)
     return np.asarray([pairs.a.index(token) for token in query])
 
 
-def _heads(document: RunDocument) -> list[LayerHead]:
+def _layer_heads(document: RunDocument) -> list[LayerHead]:
     """The heads of a run, each with whole weights."""
     if document.queries is not UNSET:
         raise InputError("this run holds only some queries", expected="a run without --query")
@@ -307,7 +307,7 @@ def _heads(document: RunDocument) -> list[LayerHead]:
     return heads
 
 
-def _side(document: RunDocument, name: str) -> CompareSide:
+def _compare_side(document: RunDocument, name: str) -> CompareSide:
     """What the document tells of one side's run."""
     return CompareSide(
         name=name, text=document.text, tokens=document.tokens, model=document.model, attention=document.attention
@@ -386,21 +386,21 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     )
 
 
-def _visible(part: RunHead) -> np.ndarray[Any, Any] | None:
+def _visibility(part: RunHead) -> np.ndarray[Any, Any] | None:
     """Which pairs a head sees, from its scores; None where it has none."""
     return None if part.scores is UNSET else np.isfinite(np.asarray(part.scores, np.float64))
 
 
 def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> Floats:
     """The weights with NaN where they are hidden, which is not the same as 0."""
-    visibility = _visible(part)
+    visibility = _visibility(part)
     return weights if visibility is None else np.where(visibility[np.ix_(tokens, tokens)], weights, np.nan)
 
 
 def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None) -> BothCounts | None:
     """How many pairs each side computes, of these queries of either side alone where there are any; null without
     scores."""
-    first, second = _visible(a), _visible(b)
+    first, second = _visibility(a), _visibility(b)
     if first is None or second is None:
         return None
     if queries is not None:
@@ -410,7 +410,7 @@ def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | No
 
 def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
     """The share of these weights of A [query, aligned key] on keys that B's queries see; None where nothing tells."""
-    visibility = _visible(b)
+    visibility = _visibility(b)
     if visibility is None:
         return None
     total = np.nansum(weights)

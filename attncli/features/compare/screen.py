@@ -39,47 +39,49 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
         yield [a.layer, a.head, b.layer, b.head, *weights]
 
 
-def _heads(document: CompareDocument, view: View) -> Lines:
+def _heads_table(document: CompareDocument, view: View) -> Lines:
     """One line per pair of heads: largest and mean difference, divergence, weight kept, output error, pairs."""
     texts = [token.text for token in document.a.tokens]
     heads = by_change(document)
     heads = heads if view.full else heads[: view.top]
     more_digits = view.precision + 1
     columns: dict[str, list[str]] = {
-        message("head"): [_pair(head, view) for head in heads],
+        message("head"): [_head_names(head, view) for head in heads],
         message("max diff"): [_signed_number(head.change.value, view) if head.change else "-" for head in heads],
-        message("at"): [_link(head.change, texts, view) if head.change else "-" for head in heads],
+        message("at"): [_end_names(head.change, texts, view) if head.change else "-" for head in heads],
         message("mean |diff|"): [f"{head.mean_difference:.{more_digits}f}" for head in heads],
-        "JS": [_number(head.js, view, 1) for head in heads],
+        "JS": [_format_number(head.js, view, 1) for head in heads],
     }
     explanations: list[str] = [message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")]
     outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
     if any(head.kept is not None and head.kept < 1 for head in heads):
-        columns[message("kept")] = [_number(head.kept, view) for head in heads]
+        columns[message("kept")] = [_format_number(head.kept, view) for head in heads]
         explanations.append(message("kept: share of A's weight on keys that B sees"))
     if any(head.output_error is not None for head in heads):
-        columns[message("error" if outside else "output error")] = [_number(head.output_error, view) for head in heads]
+        columns[message("error" if outside else "output error")] = [
+            _format_number(head.output_error, view) for head in heads
+        ]
         explanations.append(message("error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|"))
     if outside:
-        columns[message("else A")] = [_number(head.outside.a, view) for head in heads]
-        columns[message("else B")] = [_number(head.outside.b, view) for head in heads]
+        columns[message("else A")] = [_format_number(head.outside.a, view) for head in heads]
+        columns[message("else B")] = [_format_number(head.outside.b, view) for head in heads]
         explanations.append(message("else: mean weight on tokens that the other text lacks"))
     title = heading("differences B − A by head", "of the weights; the largest change first", view)
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     body = table(list(columns), rows, view, align=["left", "right", "left", *["right"] * 8])
     summary = document.summary
     largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{more_digits}f}"
-    js, rest_count = _number(summary.js, view, 1), len(document.heads) - len(heads)
+    js, rest_count = _format_number(summary.js, view, 1), len(document.heads) - len(heads)
     over = message("over all heads: largest {largest}, mean {mean}, JS {js}", largest=largest, mean=mean, js=js)
     rest = say(view, "{count} more heads; --top N or --full shows them", count=rest_count)
     more = remark(rest if rest_count else "", view)
     has_cost = {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
-    cost = _cost(document.heads, view) if has_cost else Lines()
+    cost = _cost_remark(document.heads, view) if has_cost else Lines()
     out = remark(left_out_note(document), view)
     return stack(title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost)
 
 
-def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
+def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:
     """Pairs computed on either side, where they differ."""
     pair_counts = [head.pairs for head in heads if head.pairs is not None]
     a, b = sum(pairs.a for pairs in pair_counts), sum(pairs.b for pairs in pair_counts)
@@ -100,19 +102,19 @@ def _signed_number(value: float, view: View) -> str:
     return text if value == 0 or text.strip("+-0.") else f"{value:+.0e}"
 
 
-def _number(value: float | None, view: View, more: int = 0) -> str:
+def _format_number(value: float | None, view: View, more: int = 0) -> str:
     """A number with as many digits as the view says, and so many more; "-" for None."""
     return "-" if value is None else f"{value:.{view.precision + more}f}"
 
 
-def _pair(head: ComparedHead, view: View) -> str:
+def _head_names(head: ComparedHead, view: View) -> str:
     """Both heads of a pair, such as `L0 H1 → L0 H2`; one name where they stand in the same place."""
     a, b = head.a, head.b
     first, same = f"L{a.layer} H{a.head}", (a.layer, a.head) == (b.layer, b.head)
     return first if same else spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
 
 
-def _link(link: SignedDifference, texts: Sequence[str], view: View) -> str:
+def _end_names(link: SignedDifference, texts: Sequence[str], view: View) -> str:
     """Both tokens of a link by their texts in A, such as `it → animal`."""
     return spell(" → ", ascii=view.ascii).join(short(texts[index], 10, view) for index in (link.query, link.key))
 
@@ -135,7 +137,7 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     blocks = []
     for head in heads:
         size = len(head.weights_a)
-        side_title = f"A {_pair(head, view)}" if len(document.heads) > 1 else "A"
+        side_title = f"A {_head_names(head, view)}" if len(document.heads) > 1 else "A"
         pictures = [
             stack(
                 line((cut(name, slot, ascii=view.ascii), "bold")),
@@ -166,7 +168,7 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     return stack(heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced(*blocks, scales))
 
 
-def _tables(document: CompareDocument, view: View) -> Lines:
+def _difference_tables(document: CompareDocument, view: View) -> Lines:
     """The signed difference in numbers."""
     columns = [index for index, _ in document.aligned]
     rows = document.measured_rows()
@@ -174,7 +176,7 @@ def _tables(document: CompareDocument, view: View) -> Lines:
     return stack_spaced(*(
         matrix(
             as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view,
-            shade=False, mark_max=False, title=message("difference {head}", head=_pair(head, view)),
+            shade=False, mark_max=False, title=message("difference {head}", head=_head_names(head, view)),
             note="B − A · rows: queries, columns: keys", row_numbers=[columns[index] for index in rows],
             column_numbers=columns,
         )
@@ -321,7 +323,7 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     answer_lines, link = sentences(compare_sentences(document, view), view), _changed_most(document)
     if link is None:
         return answer_lines
-    return stack(shaded_comparison(document, _head_of(document, link), link.query, view), answer_lines)
+    return stack(shaded_comparison(document, _compared_head(document, link), link.query, view), answer_lines)
 
 
 def _changed_most(document: CompareDocument) -> MovedWeight | None:
@@ -332,11 +334,11 @@ def _changed_most(document: CompareDocument) -> MovedWeight | None:
     return None if link is None or abs(link.difference) <= SAME else link
 
 
-def _head_of(document: CompareDocument, link: MovedWeight) -> ComparedHead:
+def _compared_head(document: CompareDocument, link: MovedWeight) -> ComparedHead:
     return next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
 
 
-def _regions(document: CompareDocument, view: View) -> Lines:
+def _regions_table(document: CompareDocument, view: View) -> Lines:
     """What goes to each region on either side, and the heads that change it most."""
     if document.region_changes is UNSET:
         return Lines()
@@ -345,10 +347,10 @@ def _regions(document: CompareDocument, view: View) -> Lines:
             region_name(region.name, view),
             _share(region.a),
             _share(region.b),
-            _points(region.difference),
+            _share_difference(region.difference),
             "-"
             if region.most is None
-            else f"{_pair_name(region.most.a, region.most.b, view)} {_points(region.most.difference)}",
+            else f"{_short_head_names(region.most.a, region.most.b, view)} {_share_difference(region.most.difference)}",
         ]
         for region in document.region_changes
     ]
@@ -366,12 +368,12 @@ def _share(value: float | None) -> str:
     return "-" if value is None else percent(value, 1)
 
 
-def _points(value: float | None) -> str:
+def _share_difference(value: float | None) -> str:
     """A difference of shares, with its sign."""
     return "-" if value is None else f"{'−' if value < 0 else '+'}{percent(abs(value), 1)}"
 
 
-def _pair_name(a: HeadPlace, b: HeadPlace, view: View) -> str:
+def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
     first, second = (f"L{place.layer}H{place.head}" for place in (a, b))
     return first if first == second else f"{first}{spell('→', ascii=view.ascii)}{second}"
 
@@ -416,7 +418,7 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
             )
         )
         return [say(view, none), *_output_and_cost(document, view)]
-    head = _head_of(document, link)
+    head = _compared_head(document, link)
     query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
     key = claim_link(key, link, view)
     a, b = (f"{value:.{view.precision}f}" for value in (link.a, link.b))
@@ -476,9 +478,9 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
 COMPARE_PARTS: Parts[CompareDocument] = (
     ScreenPart("sides", compared_sides),
     ScreenPart("moved", _moved_weights),
-    ScreenPart("heads", _heads),
-    ScreenPart("regions", _regions),
+    ScreenPart("heads", _heads_table),
+    ScreenPart("regions", _regions_table),
     ScreenPart("maps", _maps),
-    ScreenPart("difference", _tables, never),
+    ScreenPart("difference", _difference_tables, never),
     ScreenPart("answer", compare_answer),
 )

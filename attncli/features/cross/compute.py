@@ -85,8 +85,8 @@ def cross(
     for spec, trace in cross_traces(model, texts, layers, heads):
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
-        shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
-        parts.append(_layer(model.backend, trace, head_numbers))
+        shapes = shapes or _cross_shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
+        parts.append(_document_layer(model.backend, trace, head_numbers))
         empty += empty_rows(model.backend, trace, head_numbers)
         links.add(trace.layer, head_numbers, list(weights))
         total = total + weights[..., : len(texts.keys)].sum(axis=0)
@@ -151,7 +151,7 @@ def _tokens(model: Model, text: Text) -> list[Token]:
     return model.encode(encode_chat(model.tokenizer, text.chat))
 
 
-def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
+def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
     """A layer of the document. heads: the numbers of the heads that the trace holds."""
     scores, weights, mixed, out = (backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out"))
     parts = [
@@ -161,7 +161,7 @@ def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLa
     return CrossLayer(layer=trace.layer, heads=parts, output=out)
 
 
-def _shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
+def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
     """The shape trace with the second text as Y, which keys and values come from."""
     formulas = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
     renamed_rows = [replace(row, formula=formulas.get(row.step, row.formula)) for row in rows]

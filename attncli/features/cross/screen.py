@@ -60,19 +60,19 @@ def _maps(document: CrossDocument, view: View) -> Lines:
     heads = _heads_of(document)
     several = len({layer for layer, _ in heads}) > 1
     maps = [head_map(layer, head.head, visible(head.weights, head.scores), several=several) for layer, head in heads]
-    queries, _ = _names(document)
+    queries, _ = _query_and_key_names(document)
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=queries)
     return stack(heading("maps of the weights", "rows: queries, columns: keys", view), picture)
 
 
 def _links(document: CrossDocument, view: View) -> Lines:
-    queries, keys = _names(document)
+    queries, keys = _query_and_key_names(document)
     note = message("weight of a key in its query's row; bars from 0 to 1")
     place = layer_and_head if len(_heads_of(document)) != 1 else None
     return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
 
 
-def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
+def _query_and_key_names(document: CrossDocument) -> tuple[list[str], list[str]]:
     """Texts of queries and keys; learned keys come after the tokens."""
     queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
     heads = [head for layer in document.layers for head in layer.heads]
@@ -83,7 +83,7 @@ def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
 def _alignment(document: CrossDocument, view: View) -> Lines:
     """For each query the key that it looks at most."""
     heads = len(_heads_of(document))
-    queries, keys = _names(document)
+    queries, keys = _query_and_key_names(document)
     alignment = document.alignment if view.full else document.alignment[:ALIGNED]
     room = max(min(view.width - 48, 24), 0)
     rows = []
@@ -109,9 +109,9 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
     return stack(body, remark(more if shown < total else "", view))
 
 
-def _tables(part: str, document: CrossDocument, view: View) -> Lines:
+def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
     heads = _heads_of(document)
-    queries, keys = _names(document)
+    queries, keys = _query_and_key_names(document)
     heads_shown = heads if view.full else heads[:1]
     blocks = []
     for layer, head in heads_shown:
@@ -147,9 +147,9 @@ CROSS_PARTS: Parts[CrossDocument] = (
     ScreenPart("shapes", lambda document, view: shapes_part(document.shapes, view)),
     ScreenPart("maps", _maps, lambda document, view: len(_heads_of(document)) > 1),
     ScreenPart("alignment", _alignment),
-    ScreenPart("scores", partial(_tables, "scores")),
-    ScreenPart("weights", partial(_tables, "weights")),
-    ScreenPart("output", partial(_tables, "output")),
+    ScreenPart("scores", partial(_head_tables, "scores")),
+    ScreenPart("weights", partial(_head_tables, "weights")),
+    ScreenPart("output", partial(_head_tables, "output")),
     ScreenPart("links", _links),
     ScreenPart("answer", cross_answer),
 )

@@ -134,7 +134,7 @@ def remove(
     text = choose_backend(model, tokens, [] if removal.together else chosen_places)
     text.size(predicts=request.predicts).refuse_over(memory)
     link = removal.link
-    looking = _TargetReader(text, request, link)
+    looking = _LookReader(text, request, link)
     plan = SweepPlan(
         () if removal.together else chosen_places,
         partial(cut_link, text, link)
@@ -154,7 +154,9 @@ def remove(
     )
     assert swept.together is not None
     effects = [
-        Effect(place, {name: float(column[index, 0]) for name, column in swept.readings.items()}, *looking.of(place))
+        Effect(
+            place, {name: float(column[index, 0]) for name, column in swept.readings.items()}, *looking.of_head(place)
+        )
         for index, place in enumerate(plan.places)
     ]
     if has_baseline:
@@ -215,7 +217,7 @@ def refuse_hashed(model: Model) -> None:
             )
 
 
-class _TargetReader:
+class _LookReader:
     """Where heads look, noted while the own run goes by: the link's weight, and what the measured token looks at."""
 
     def __init__(self, text: SweepText, request: MeasureRequest, link: CutLink | None) -> None:
@@ -230,9 +232,9 @@ class _TargetReader:
                 continue
             weights = np.asarray(self._text.backend.numpy(stages["weights"]), np.float64)
             for head in range(attention.heads):
-                self._by_place[HeadAddress(trace.layer, kind, head)] = self._row(weights[head], kind)
+                self._by_place[HeadAddress(trace.layer, kind, head)] = self._link_and_look(weights[head], kind)
 
-    def _row(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
+    def _link_and_look(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
         link, weight = self._link, None
         if link is not None and link.kind == kind:
             weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())
@@ -241,7 +243,8 @@ class _TargetReader:
         is_learned_key = kind == "self" and key >= self._text.count  # a key that no token stands for
         return weight, None if is_learned_key else (key, float(row[key]))
 
-    def of(self, place: HeadAddress) -> tuple[float | None, tuple[int, float] | None]:
+    def of_head(self, place: HeadAddress) -> tuple[float | None, tuple[int, float] | None]:
+        """The weight of the link, and the key that the measured token looks at most with its weight there."""
         return self._by_place.get(place, (None, None))
 
 
@@ -274,36 +277,34 @@ def ablate_document(
         **header(model, text, tokens, computing=removed_effects.backend),
         by=removal.by.name if removal.link is None else "knockout",
         measures=list(request.measures),
-        place="mean" if len(request.positions) == len(tokens) and len(tokens) > 1 else place_of(request.positions),
+        place="mean" if len(request.positions) == len(tokens) and len(tokens) > 1 else token_place(request.positions),
         every=request.every,
         position=request.position if predicts else None,
         target=target_token(model, removed_effects.target) if about and removed_effects.target is not None else None,
         answer=[target_token(model, number) for number in request.answer] if about and request.answer else UNSET,
         link=None if removal.link is None else _link_place(removal.link, model),
-        effects=[_row(removed_effects.effects[index]) for index in rank_effects(removed_effects.effects)],
+        effects=[_effect_row(removed_effects.effects[index]) for index in rank_effects(removed_effects.effects)],
         together=Measures(**reading_fields(removed_effects.together)),
         warnings=notes(model, text, tokens),
     )
 
 
-def place_of(places: Sequence[int]) -> TokenPlace:
-    """A token, or a span."""
+def token_place(places: Sequence[int]) -> TokenPlace:
+    """The place of one token, or of several in a row, by their positions."""
     return TokenPlace(token=places[0], last=UNSET if len(places) == 1 else places[-1])
 
 
 def _link_place(link: CutLink, model: Model) -> LinkPlace:
-    query, key = _single_or_list(link.queries), _single_or_list(link.keys)
+    """A link as the document tells it: one token alone, several as a list."""
+    query, key = (ends[0] if len(ends) == 1 else list(ends) for ends in (link.queries, link.keys))
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
     text = " ".join(model.source[key].text for key in link.keys) if model.source else UNSET
     return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 
-def _single_or_list(places: Sequence[int]) -> int | list[int]:
-    return places[0] if len(places) == 1 else list(places)
-
-
-def _row(effect: Effect) -> EffectRow:
+def _effect_row(effect: Effect) -> EffectRow:
+    """An effect as the document tells it."""
     return EffectRow(
         attention=effect.place.kind,
         layer=effect.place.layer,
@@ -375,7 +376,7 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
             rows.setdefault((row.attention, row.layer, row.head), []).append(row)
     names = readings_of(first.measures)
     effects = [
-        MeanEffect(attention=kind, layer=layer, head=head, measures=_means(head_rows, names))
+        MeanEffect(attention=kind, layer=layer, head=head, measures=_mean_measures(head_rows, names))
         for (kind, layer, head), head_rows in rows.items()
     ]
     effects.sort(key=lambda effect: -abs(mean_of(effect, names[0])))
@@ -389,12 +390,12 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
         place=place,
         link=None if link is None else NamedLink(query=link[0], key=link[1]),
         effects=effects,
-        together=_means([document.together for document in documents], names),
-        warnings=_warnings(documents),
+        together=_mean_measures([document.together for document in documents], names),
+        warnings=_unique_warnings(documents),
     )
 
 
-def _warnings(documents: Sequence[AblateDocument]) -> list[str]:
+def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
     """The warnings of all texts, each once; of unknown words how many texts hold some."""
     notes = [unknown_notes(document.text, tokens_of(document.tokens)) for document in documents]
     document_warnings = (
@@ -420,7 +421,8 @@ def mean_of(effect: MeanEffect, name: Reading) -> float:
     return 0.0 if interval_of_reading is None else interval_of_reading.mean
 
 
-def _means(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]) -> MeanMeasures:
+def _mean_measures(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]) -> MeanMeasures:
+    """Each reading's mean over these rows, with its interval."""
     values = {name: [reading_of(row, name) for row in rows] for name in names}
     return MeanMeasures(
         **{name: interval([value for value in readings if value is not None]) for name, readings in values.items()}
@@ -437,11 +439,14 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
             measure_2=b.measures[0],
         )
     name = readings_of(a.measures)[0]
-    sides = [_intervals(side, name) for side in (a, b)]
+    sides = [
+        {(row.attention, row.layer, row.head): mean for row in side.effects if (mean := row.measures.mean(name))}
+        for side in (a, b)
+    ]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
         raise InputError("the documents have no head in common", expected="two documents about the same heads")
-    heads = [_different(key, sides[0][key], sides[1][key]) for key in common]
+    heads = [_head_difference(key, sides[0][key], sides[1][key]) for key in common]
     heads.sort(key=lambda head: -abs(head.difference))
     return DifferenceDocument(
         version=__version__,
@@ -453,15 +458,11 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
     )
 
 
-def _intervals(document: EffectsDocument, name: Reading) -> dict[HeadKey, Interval]:
-    intervals = {
-        (effect.attention, effect.layer, effect.head): effect.measures.mean(name) for effect in document.effects
-    }
-    return {key: value for key, value in intervals.items() if value is not None}
+def _head_difference(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
+    """How a head's mean differs between two sides, with its 95% interval.
 
-
-def _different(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
-    """Source of the interval: Welch, The generalization of Student's problem, 1947."""
+    Source of the interval: Welch, The generalization of Student's problem, 1947.
+    """
     apart = b.mean - a.mean
     errors = [None if side.high is None else (side.high - side.mean) / student(side.texts - 1) for side in (a, b)]
     half = None

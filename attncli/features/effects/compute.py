@@ -118,9 +118,9 @@ def ablate(
     """
     tokens = model.encode(text) if tokens is None else tokens
     cut_link = (
-        None if link is None else _cut_link(model, tokens, link, note, cross=cross, unknown=unknown, regions=regions)
+        None if link is None else _link_to_cut(model, tokens, link, note, cross=cross, unknown=unknown, regions=regions)
     )
-    position = None if query is None else _span(tokens, query, note, unknown=unknown, regions=regions)
+    position = None if query is None else _named_positions(tokens, query, note, unknown=unknown, regions=regions)
     usual = None if cut_link is None else cut_link.queries
     request = MeasureRequest.of(model, tokens, measures, query=position, usual=usual, target=target, every=every)
     if request.answer:
@@ -186,7 +186,7 @@ def logits(
     """
     tokens = model.encode(text) if tokens is None else tokens
     on_cost(SweepSize(model.spec, len(tokens), model.backend.dtype, predicts=True).run_cost(), len(tokens))
-    position = len(tokens) - 1 if query is None else _span(tokens, query, note, unknown=unknown)[-1]
+    position = len(tokens) - 1 if query is None else _named_positions(tokens, query, note, unknown=unknown)[-1]
     target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
@@ -279,8 +279,8 @@ def patch(
         model,
         clean_tokens,
         heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads),
-        positions=[place for name in at or () for place in _span(clean_tokens, name, note, unknown=unknown)],
-        query=None if query is None else _span(clean_tokens, query, note, unknown=unknown),
+        positions=[place for name in at or () for place in _named_positions(clean_tokens, name, note, unknown=unknown)],
+        query=None if query is None else _named_positions(clean_tokens, query, note, unknown=unknown),
         target=target,
         versus=versus,
         into=into,
@@ -347,7 +347,7 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
             )
 
 
-def _cut_link(
+def _link_to_cut(
     model: Model,
     tokens: Sequence[Token],
     link: tuple[str, str],
@@ -357,18 +357,19 @@ def _cut_link(
     unknown: bool,
     regions: Sequence[Region],
 ) -> CutLink:
-    queries = _span(tokens, link[0], note, unknown=unknown, regions=regions)
+    """The link between the tokens that two references name; with `cross`, to a token of the other text."""
+    queries = _named_positions(tokens, link[0], note, unknown=unknown, regions=regions)
     if not cross:
-        return CutLink(queries, _span(tokens, link[1], note, unknown=unknown, regions=regions))
+        return CutLink(queries, _named_positions(tokens, link[1], note, unknown=unknown, regions=regions))
     if model.memory is None:
         raise UsageError(
             "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
         )
     source = model.source or states(model.memory.shape[-2])
-    return CutLink(queries, _span(source, link[1], note, unknown=unknown), "cross")
+    return CutLink(queries, _named_positions(source, link[1], note, unknown=unknown), "cross")
 
 
-def _span(
+def _named_positions(
     tokens: Sequence[Token],
     reference: str,
     note: Callable[[str], None],
@@ -376,6 +377,7 @@ def _span(
     unknown: bool,
     regions: Sequence[Region] = (),
 ) -> tuple[int, ...]:
+    """The positions that a reference names: of a token, a span or a region."""
     of_region = region_tokens(regions, reference, note)
     return tuple(range(*choose_span(tokens, reference, note, unknown=unknown))) if of_region is None else of_region
 

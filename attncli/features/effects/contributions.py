@@ -135,7 +135,7 @@ class Contributions(Struct, frozen=True, eq=False):
         expects, or over the key number `than`."""
         if than is None:
             return np.asarray(sums[..., self.place] - sums @ self.row.weights)
-        return np.asarray(sums[..., self.place] - sums[..., self._place_of(than)])
+        return np.asarray(sums[..., self.place] - sums[..., self._key_place(than)])
 
     def total(self, than: int | None = None) -> float:
         """The advantage of the link's key, by the run's own scores."""
@@ -153,7 +153,7 @@ class Contributions(Struct, frozen=True, eq=False):
                     meeting = self._centre_vectors(self.relative.keys[None], than)[0]
                     table[:, index] = self.scale * (self.queries @ meeting)
                     if self.relative.more is not None:
-                        table[self._bias, index] += self.scale * float(self.relative.more @ meeting)
+                        table[self._bias_index, index] += self.scale * float(self.relative.more @ meeting)
                 if self.relative.queries is not None:
                     scores = self.scale * np.einsum("kd,pkd->pk", self.relative.queries, self.keys)
                     table[index] = self.centre(scores, than)
@@ -179,7 +179,7 @@ class Contributions(Struct, frozen=True, eq=False):
                 weights["key"][index] = weights["all_keys"][index] = np.nan
         return weights
 
-    def _place_of(self, key: int) -> int:
+    def _key_place(self, key: int) -> int:
         places = np.flatnonzero((self.row.keys == key) & self.row.visible)
         if not len(places):
             raise InputError(
@@ -191,12 +191,13 @@ class Contributions(Struct, frozen=True, eq=False):
     def _centre_vectors(self, vectors: Floats, than: int | None) -> Floats:
         """[part, key, dim] to [part, dim]."""
         if than is not None:
-            return np.asarray(vectors[:, self.place] - vectors[:, self._place_of(than)])
+            return np.asarray(vectors[:, self.place] - vectors[:, self._key_place(than)])
         expected = np.stack([self.row.weights @ part for part in vectors])
         return np.asarray(vectors[:, self.place] - expected)
 
     @property
-    def _bias(self) -> int:
+    def _bias_index(self) -> int:
+        """Where the head's own bias stands among the parts."""
         return next(index for index, part in enumerate(self.parts) if _is_own_bias(part.stream))
 
 
@@ -303,9 +304,9 @@ def contributions(
         freeze(backend, projections[0], weights, reading.entering, context).of(query_row),
         freeze(backend, projections[1], weights, source, context, memory=link.kind == "cross").of(rows),
     )
-    row, relative, learned = _row(text, attention, weights, prefix, link, reading.entering, source, rows)
+    row, relative, learned = _row_scores(text, attention, weights, prefix, link, reading.entering, source, rows)
     space = HeadSpace(*frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed)
-    return _contributions(link, attention, row, space, (reading, key_reading), relative, learned)
+    return _combine_readings(link, attention, row, space, (reading, key_reading), relative, learned)
 
 
 _SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
@@ -329,7 +330,7 @@ def _source_reading(
 
 
 @np.errstate(invalid="ignore")
-def _row(
+def _row_scores(
     text: SweepText,
     attention: Attention,
     weights: Weights,
@@ -389,7 +390,7 @@ def _gate(backend: Backend, attention: Attention, weights: Weights, prefix: str,
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums that are no numbers are told
-def _contributions(
+def _combine_readings(
     link: Link,
     attention: Attention,
     row: RowScores,
@@ -398,7 +399,7 @@ def _contributions(
     relative: RelativeVectors | None,
     learned: Floats,
 ) -> Contributions:
-    """Both sides' parts in one list, and their products."""
+    """A link's contributions: both sides' parts in one list, and their products."""
     frozen = space.query, space.keys
     sides: tuple[Side, Side] = ("both", "both") if link.kind == "self" else ("query", "key")
     parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
@@ -582,7 +583,7 @@ class _SourceSplit:
                 side: list(self._routes(side, passed, head, weights[head], values[group], own, gate))
                 for side, passed in zip(self._sides, heads, strict=True)
             }
-            self._heads[StreamPart("head", layer, kind, head)] = self._reduce(routes)
+            self._heads[StreamPart("head", layer, kind, head)] = self._sum_routes(routes)
 
     def _routes(
         self,
@@ -612,12 +613,12 @@ class _SourceSplit:
             part = slice(entry, entry + 1)
             yield _Carried(table * gate[rows, part], values[:, part] @ matrix[part])
 
-    def _reduce(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
-        """What is told of a head's sources."""
+    def _sum_routes(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
+        """What a head brings by source token, from the routes on which it reaches each side."""
         brings = np.any(
             [route.weights.any(0) & route.values.any(-1) for carried in routes.values() for route in carried], 0
         )
-        centred = {side: self._centred(side, carried) for side, carried in routes.items()}
+        centred = {side: self._centre_sources(side, carried) for side, carried in routes.items()}
         head = _SourceHead({side: _SourceSide(values, {}) for side, values in centred.items()}, brings, brings)
         sizes = head.sizes
         self._strongest = np.concatenate([self._strongest, sizes])
@@ -635,7 +636,7 @@ class _SourceSplit:
         """What a source brings that is among the strongest so far, at least."""
         return float(self._strongest.min()) if len(self._strongest) == SOURCES else 0.0
 
-    def _centred(self, side: int, carried: Sequence[_Carried]) -> Floats:
+    def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:
         """What each source adds to the advantage, [source]."""
         gains = self._to_advantage[side]
         return np.asarray(
@@ -662,7 +663,7 @@ class _SourceSplit:
         return {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
 
     def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
-        """The parts of each head, and what they do."""
+        """By each head's part: what it brought from each source token."""
         return {LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads}
 
     def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:

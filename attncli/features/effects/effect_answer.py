@@ -67,18 +67,13 @@ SUBJECTS = {
 """What is measured, where it is a prediction; "every": of each token."""
 
 
-def size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
-    """An effect by the first measure: of a vector, the turn."""
+def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
+    """An effect by the document's first measure, of a vector how far it turns; None where it is undefined."""
     return reading_of(effect, readings_of(document.measures)[0])
 
 
-def size_or_zero(effect: EffectRow | Measures, document: AblateDocument) -> float:
-    """The same as a number, 0 where it is undefined."""
-    return size(effect, document) or 0.0
-
-
 def head_phrase(effect: AnyHead, view: View) -> str:
-    """A head as sentences name it."""
+    """A head as sentences name it, such as `layer 5 head 11`."""
     name = (
         message("layer {layer} cross head {head}")
         if effect.attention == "cross"
@@ -88,8 +83,8 @@ def head_phrase(effect: AnyHead, view: View) -> str:
     return phrase if effect.attention == "cross" else claim(phrase, view, layer=effect.layer, head=effect.head)
 
 
-def number(value: float) -> str:
-    """Two or three significant digits."""
+def effect_text(value: float) -> str:
+    """An effect as sentences write it, with two or three significant digits."""
     return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value or 0.0:.2g}"  # never -0
 
 
@@ -113,17 +108,12 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     effect, first = max(effects, key=lambda pair: pair[0])
     if effect >= NEGLIGIBLE:
         head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
-        yield say(
-            view,
-            "Cutting this link in {head} changes {subject} most: {size}.",
-            head=head,
-            subject=query_text,
-            size=number(effect),
-        )
+        yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=effect_text(effect))
     else:
-        yield say(view, "Cutting this link in a single head changes nothing in {subject}.", subject=query_text)
+        yield say(view, LINK_SENTENCES["nothing"], subject=query_text)
     if document.effect_together is not UNSET and document.effect_together is not None:
-        yield say(view, "The link cut in all of these heads together: {size}.", size=number(document.effect_together))
+        together = effect_text(document.effect_together)
+        yield say(view, LINK_SENTENCES["together"], size=together)
 
 
 def subject(document: AblateDocument, view: View) -> str:
@@ -150,17 +140,17 @@ def _target_word(document: AblateDocument, view: View) -> str:
 
 @capitalized
 def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
-    """The sentences, in order."""
-    effects = [effect for effect in document.effects if size(effect, document) is not None]
-    together = size(document.together, document)
+    """What `attn ablate` says: which head matters most, how far it stands out, what all do together."""
+    effects = [effect for effect in document.effects if effect_size(effect, document) is not None]
+    together = effect_size(document.together, document)
     changed = {"subject": subject(document, view)}
     templates = LINK_SENTENCES if document.link is not None else HEAD_SENTENCES
     if effects:
-        first, largest = effects[0], abs(size_or_zero(effects[0], document))
+        first, largest = effects[0], abs(effect_size(effects[0], document) or 0.0)
         if largest < NEGLIGIBLE:
             yield say(view, templates["nothing"], **changed)
         else:
-            second = abs(size_or_zero(effects[1], document)) if len(effects) > 1 else 0.0
+            second = abs(effect_size(effects[1], document) or 0.0) if len(effects) > 1 else 0.0
             stands_out = second > 0 and largest / second >= TIMES
             ratio = say(view, "{ratio} times", ratio=times_words(largest / second, 2)) if stands_out else ""
             yield say(
@@ -168,7 +158,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
                 templates["times" if stands_out else "most"],
                 **changed,
                 head=head_phrase(first, view),
-                size=number(size_or_zero(first, document)),
+                size=effect_text(effect_size(first, document) or 0.0),
                 times=ratio,
             )
             yield from _random_sentences(document, first, view)
@@ -176,7 +166,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     if len(document.effects) != 1:  # of one head it is the same
         if together is not None:
             name = "together" if document.effects else "all"
-            yield say(view, templates[name], **changed, size=number(together))
+            yield say(view, templates[name], **changed, size=effect_text(together))
         elif document.link is None:
             yield say(view, "Without any of these heads {subject} is 0 and has no direction.", **changed)
     elif not effects and document.link is None:
@@ -217,7 +207,7 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
             looks is not None
             and looks.key == first.looks.key
             and looks.weight >= ALIKE * first.looks.weight
-            and abs(size_or_zero(effect, document)) <= HARDLY * abs(size_or_zero(first, document))
+            and abs(effect_size(effect, document) or 0.0) <= HARDLY * abs(effect_size(first, document) or 0.0)
         ):
             return [
                 say(
@@ -228,7 +218,7 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
                     key=key,
                     weight=f"{looks.weight:.2f}",
                     strongest=f"{first.looks.weight:.2f}",
-                    effect=number(size_or_zero(effect, document)),
+                    effect=effect_text(effect_size(effect, document) or 0.0),
                 )
             ]
     return []
@@ -237,14 +227,14 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
     if first.random is None:
         return []
-    random_size = size(first.random, document)
-    if random_size is None or abs(size_or_zero(first, document)) > ABOVE * abs(random_size):
+    random_size = effect_size(first.random, document)
+    if random_size is None or abs(effect_size(first, document) or 0.0) > ABOVE * abs(random_size):
         return []
     return [
         say(
             view,
             "That is at most twice what a random change of the same size makes ({size}).",
-            size=number(random_size),
+            size=effect_text(random_size),
         )
     ]
 
@@ -316,7 +306,7 @@ def grids(
 
 
 def by_attention(rows: Iterable[tuple[AnyHead, float | None]]) -> dict[str, list[tuple[int, int, float | None]]]:
-    """Heads with a number each, as `grids` takes them."""
+    """Heads with a number each as `grids` takes them: by attention, as (layer, head, number)."""
     numbers: dict[str, list[tuple[int, int, float | None]]] = {"self": [], "cross": []}
     for head, number_of_head in rows:
         if head.attention is not None and head.layer is not None and head.head is not None:
@@ -368,7 +358,7 @@ def heads_table(
 
 
 def short_name(effect: AnyHead) -> str:
-    """A head as tables name it."""
+    """A head as tables name it, such as `L5 H11`, of cross-attention `L5 H11 x`."""
     return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
 
 

@@ -77,14 +77,15 @@ def measured_at(spec: Spec, count: int) -> tuple[int, ...]:
 
 def may_start_late(spec: Spec) -> bool:
     """Whether tokens before a changed one stay as they were, and masks count by position alone."""
-    return reads_on(spec) and not any(_by_number(block.attention.mask) for block in spec.blocks)
+    return reads_on(spec) and not any(_depends_on_more(block.attention.mask) for block in spec.blocks)
 
 
-def may_ask_some(spec: Spec) -> bool:
+def may_query_some(spec: Spec) -> bool:
     """Whether the last layer's attention may run for some queries alone."""
     last = spec.blocks[-1].attention
-    return last.hashing is None and not _by_number(last.mask)
+    return last.hashing is None and not _depends_on_more(last.mask)
 
 
-def _by_number(mask: Mask) -> bool:
+def _depends_on_more(mask: Mask) -> bool:
+    """Whether a mask hides by more than positions."""
     return any(part.depends_on != "positions" for part in mask.parts_of())

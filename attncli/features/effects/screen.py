@@ -38,14 +38,14 @@ from attncli.features.effects.effect_answer import (
     bars,
     by_attention,
     effect_columns,
+    effect_size,
+    effect_text,
     grid,
     grids,
     head_phrase,
     heads_table,
     lens_sentences,
     lens_table,
-    number,
-    size,
     subject,
 )
 from attncli.features.effects.effect_answer import ablate_sentences as ablate_sentences  # `attn.ablate/1` answers so
@@ -58,17 +58,17 @@ def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high", "_texts")]
     yield ("attention", "layer", "head", *columns)
     for effect in document.effects:
-        yield (effect.attention, effect.layer, effect.head, *_numbers(effect.measures, names))
-    yield ("together", None, None, *_numbers(document.together, names))
+        yield (effect.attention, effect.layer, effect.head, *_plain_means(effect.measures, names))
+    yield ("together", None, None, *_plain_means(document.together, names))
 
 
-def _numbers(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
+def _plain_means(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
     for name in names:
         interval = measures.mean(name)
         yield from (None,) * 4 if interval is None else (interval.mean, interval.low, interval.high, interval.texts)
 
 
-def _first(document: EffectsDocument) -> Reading:
+def _first_reading(document: EffectsDocument) -> Reading:
     return readings_of(document.measures)[0]
 
 
@@ -81,7 +81,7 @@ def _effects_header(document: EffectsDocument, view: View) -> Lines:
 
 
 def _effects_grid(document: EffectsDocument, view: View) -> Lines:
-    means = ((effect, effect.measures.mean(_first(document))) for effect in document.effects)
+    means = ((effect, effect.measures.mean(_first_reading(document))) for effect in document.effects)
     values = by_attention((effect, None if mean is None else mean.mean) for effect, mean in means)
     title = say(view, GRID_TITLES[document.measures[0]])
     return grids(values, view, title, signed=document.measures[0] == "logprob")
@@ -91,7 +91,7 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     shown = document.effects if view.full else document.effects[: view.top]
     if not shown:
         return Lines()
-    intervals = [effect.measures.mean(_first(document)) for effect in shown]
+    intervals = [effect.measures.mean(_first_reading(document)) for effect in shown]
     means, lows, highs = effect_columns(
         *([None if mean is None else getattr(mean, name) for mean in intervals] for name in ("mean", "low", "high"))
     )
@@ -141,13 +141,13 @@ def _between(low: str, high: str) -> str:
 
 def _interval_text(interval: Interval) -> str:
     """A mean's interval in a sentence; "-" without one."""
-    return _between(*("-" if end is None else number(end) for end in (interval.low, interval.high)))
+    return _between(*("-" if end is None else effect_text(end) for end in (interval.low, interval.high)))
 
 
 @capitalized
-def effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
+def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
     """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
-    means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
+    means = [(effect, effect.measures.mean(_first_reading(document))) for effect in document.effects]
     known_means = [(effect, mean) for effect, mean in means if mean is not None]
     if known_means:
         effect, first = known_means[0]
@@ -156,7 +156,7 @@ def effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
             if first.low is None
             else message("On average over {count} texts {head} changes most: {size} (95% interval {interval}).")
         )
-        head, mean = head_phrase(effect, view), number(first.mean)
+        head, mean = head_phrase(effect, view), effect_text(first.mean)
         yield say(view, template, head=head, size=mean, interval=_interval_text(first), count=document.texts)
         if len(known_means) > 1 and first.low is not None:
             effect, second = known_means[1]
@@ -167,16 +167,16 @@ def effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
                 else "The interval of the next one, {head}, overlaps it: these texts do not tell them apart.",
                 head=head_phrase(effect, view),
             )
-    together = document.together.mean(_first(document))
+    together = document.together.mean(_first_reading(document))
     if together is not None:
         ends = "" if together.low is None else f" ({_interval_text(together)})"
         templates = HEAD_SENTENCES if document.link is None else LINK_SENTENCES
-        yield say(view, templates["together"], size=f"{number(together.mean)}{ends}")
+        yield say(view, templates["together"], size=f"{effect_text(together.mean)}{ends}")
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
-    """What the numbers say."""
-    answer_sentences = (*effect_sentences(document, view), not_learned_note(document.model, view))
+    """The answer of an `attn.effects/1` document in words."""
+    answer_sentences = (*mean_effect_sentences(document, view), not_learned_note(document.model, view))
     return sentences(answer_sentences, view)
 
 
@@ -210,7 +210,7 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
 def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
     """How many heads differ by more than their interval, and which differs most."""
     first = document.heads[0]
-    head, a, b = head_phrase(first, view), number(first.a), number(first.b)
+    head, a, b = head_phrase(first, view), effect_text(first.a), effect_text(first.b)
     yield say(view, "{head} differs most: {a} in A, {b} in B.", head=head, a=a, b=b)
     intervals = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
     if intervals:
@@ -265,7 +265,7 @@ ABLATE_TITLES = {
 
 def effect_grid(document: AblateDocument, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
-    values = by_attention((effect, size(effect, document)) for effect in document.effects)
+    values = by_attention((effect, effect_size(effect, document)) for effect in document.effects)
     first, signed = GRID_TITLES[document.measures[0]], document.measures[0] == "logprob"
     cross = message("the same for the heads that look at the other text") if values["self"] else first
     titles = {"self": first, "cross": cross}
@@ -278,8 +278,8 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         return Lines()
     shown = effects if view.full else effects[: view.top]
     changes, random_changes = effect_columns(
-        [size(effect, document) for effect in shown],
-        [None if effect.random is None else size(effect.random, document) for effect in shown],
+        [effect_size(effect, document) for effect in shown],
+        [None if effect.random is None else effect_size(effect.random, document) for effect in shown],
     )
     columns = {MEASURE_COLUMNS[document.measures[0]]: changes, "": [""] * len(shown), message("random"): random_changes}
     for name in document.measures[1:]:
@@ -288,8 +288,8 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     if document.link is not None:
         columns[message("weight")] = [f"{effect.weight:.2f}" for effect in shown]
     elif any(effect.looks is not None for effect in shown):
-        columns[message("looks most at")] = [_looks(document, effect, view) for effect in shown]
-    sizes, title = [abs(size(effect, document) or 0.0) for effect in shown], _ablate_title(document, view)
+        columns[message("looks most at")] = [_key_and_weight(document, effect, view) for effect in shown]
+    sizes, title = [abs(effect_size(effect, document) or 0.0) for effect in shown], _ablate_title(document, view)
     return heads_table(shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE)
 
 
@@ -297,9 +297,9 @@ def _ablate_title(document: AblateDocument, view: View) -> str:
     if document.link is None:
         return say(view, ABLATE_TITLES[document.by], subject=subject(document, view))
     link = document.link
-    ends = [_place_words(document, link.query, view)]
+    ends = [_token_texts(document, link.query, view)]
     if link.attention != "cross":
-        ends.append(_place_words(document, link.key, view))
+        ends.append(_token_texts(document, link.key, view))
         if ends[0] == ends[1] and link.query != link.key:  # two of one word, told apart by their positions
             places = [position[0] if isinstance(position, list) else position for position in (link.query, link.key)]
             ends = [
@@ -320,12 +320,12 @@ def _ablate_title(document: AblateDocument, view: View) -> str:
     )
 
 
-def _place_words(document: AblateDocument, places: int | list[int], view: View) -> str:
+def _token_texts(document: AblateDocument, places: int | list[int], view: View) -> str:
     positions = [places] if isinstance(places, int) else places
     return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in positions)
 
 
-def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
+def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> str:
     if effect.looks is None:
         return "-"
     if effect.attention == "cross":

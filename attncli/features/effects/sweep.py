@@ -18,7 +18,7 @@ from attncli.arrays.backend import SCORE_ITEM, Array, Backend
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import InputError, LimitError
 from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
-from attncli.features.effects.places import HeadAddress, attentions, may_ask_some, may_start_late, most_heads
+from attncli.features.effects.places import HeadAddress, attentions, may_query_some, may_start_late, most_heads
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Bools
 from attncli.mechanism.block import run_block
@@ -244,7 +244,7 @@ def sweep(
     on_progress: the share done.
     """
     spec, rows = text.model.spec, reading.rows(text.count)
-    rows_only = may_ask_some(spec)
+    rows_only = may_query_some(spec)
     late = min(plan.start, rows.start) if may_start_late(spec) else 0
     branch_rows = slice(rows.start - late, rows.stop - late)
     entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}

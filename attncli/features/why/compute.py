@@ -181,7 +181,7 @@ def why_document(
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
     link, rival = strongest_link(running, request)
-    by_layer = _fit(running, link, memory, by_token=request.by == "token")
+    by_layer = _needs_layer_parts(running, link, memory, by_token=request.by == "token")
     by_token = request.by == "token" and not by_layer
     entry = target_id(model, target) if writes and target is not None else None
     attributor = None
@@ -191,7 +191,7 @@ def why_document(
         running, link, by_layer=by_layer or by_token, by_token=by_token, follower=attributor, progress=progress
     )
     writes_part = written_parts(running, whole, attributor, entry) if writes else UNSET
-    return _document(
+    return _link_document(
         model, text, source_text, running, request, whole, rival, by_layer=by_layer, writes_part=writes_part
     )
 
@@ -408,16 +408,18 @@ def why_links(
     documents = []
     for number, ((layer, head, query), (_, key)) in enumerate(sorted(links.by_query.items())):
         link = Link(layer, "self", head, query, key)
-        by_layer = _fit(running, link, memory)
+        by_layer = _needs_layer_parts(running, link, memory)
         whole = contributions(running, link, by_layer=by_layer)
         request = WhyRequest((query,), (key,), HeadSelection(pairs=((layer, head),)), "self")
-        document = _document(model, text, None, running, request, whole, None, by_layer=by_layer, writes_part=UNSET)
+        document = _link_document(
+            model, text, None, running, request, whole, None, by_layer=by_layer, writes_part=UNSET
+        )
         documents.append(document)
         progress((number + 1) / len(links.by_query))
     return documents
 
 
-def _fit(text: SweepText, link: Link, memory: int | None, *, by_token: bool = False) -> bool:
+def _needs_layer_parts(text: SweepText, link: Link, memory: int | None, *, by_token: bool = False) -> bool:
     """Whether heads must be added up by layer to fit. by_token: whether they are to be split by token. Raises
     LimitError where that does not help."""
     if memory is None:
@@ -452,7 +454,7 @@ def _kept_numbers(text: SweepText, link: Link) -> int:
     )
 
 
-def _document(
+def _link_document(
     model: Model,
     text: str,
     source_text: str | None,
@@ -500,7 +502,7 @@ def _document(
             if value
         ],
         pair_count=int(pairs.size),
-        dimensions=_dimensions(running, whole, request.by, than),
+        dimensions=_dimension_rows(running, whole, request.by, than),
         writes=writes_part,
         warnings=notes(model, text, tokens),
     )
@@ -558,7 +560,7 @@ def _part_row(
     )
 
 
-def _dimensions(text: SweepText, parts: Contributions, by: Split, than: int | None) -> list[WhyDimensions]:
+def _dimension_rows(text: SweepText, parts: Contributions, by: Split, than: int | None) -> list[WhyDimensions]:
     """The advantage split by entries of queries and keys: by rotated pairs, or one by one.
 
     Source of pairs as frequencies: Barbero et al., Round and round we go! What makes rotary positional encodings

@@ -67,8 +67,8 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
         )  # fmt: skip
 
 
-def _name(part: WhyPart, document: WhyDocument, view: View) -> str:
-    """The same on this screen, with the word whose values it carried."""
+def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
+    """A part as this screen names it, with the word whose values it carried."""
     name, source = say(view, part_title(part, document)), source_of(part, document)
     if source is None:
         return name
@@ -76,7 +76,7 @@ def _name(part: WhyPart, document: WhyDocument, view: View) -> str:
     return f"{name} {spell('←', ascii=view.ascii)} {text}{source[1]}"
 
 
-def _of_words(document: WhyDocument, view: View) -> tuple[str, str]:
+def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
     """Both words, quoted; with their places where they, or the key that stands against, are alike."""
     link, beside = document.link, () if isinstance(document.centred, str) else (document.centred.key,)
     of_one_text = link.attention == "self"
@@ -84,11 +84,11 @@ def _of_words(document: WhyDocument, view: View) -> tuple[str, str]:
     return query, quoted_token(document.keys, link.key, view, beside=(link.query, *beside) if of_one_text else beside)
 
 
-def _grid(document: WhyDocument, view: View) -> Lines:
+def _heads_grid(document: WhyDocument, view: View) -> Lines:
     heads = earlier_heads(document)
     if document.link.attention == "self":
         return grids(heads, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
-    query, key = _of_words(document, view)
+    query, key = _end_words(document, view)
     asks = grids(heads, view, say(view, "what earlier heads of {query} add to the advantage", query=query), signed=True)
     title = say(view, "what the encoder's heads of {key} add to the advantage", key=key)
     return stack_spaced(asks, grids({"self": heads.get("encoder", [])}, view, title, signed=True))
@@ -100,7 +100,7 @@ def _digits(document: WhyDocument, view: View) -> int:
     return max(view.precision, 2) + next((more for more, least in enumerate(SMALL) if size >= least or size == 0), 3)
 
 
-def _number(value: float, digits: int) -> str:
+def _format_number(value: float, digits: int) -> str:
     """A number in a sentence or a table of its own, in few cells however large it is."""
     return writer([value], digits)(value)
 
@@ -110,25 +110,25 @@ def _count_shown(view: View, count: int) -> int:
 
 
 def _query_side(document: WhyDocument, view: View) -> Lines:
-    return _side(document, view, "query")
+    return _side_table(document, view, "query")
 
 
 def _key_side(document: WhyDocument, view: View) -> Lines:
-    return _side(document, view, "key")
+    return _side_table(document, view, "key")
 
 
 def why_sides(document: WhyDocument, view: View) -> Lines:
     """Both sides ranked, or the entries of q and k."""
-    return stack_spaced(_query_side(document, view), _key_side(document, view), _dimensions(document, view))
+    return stack_spaced(_query_side(document, view), _key_side(document, view), _dimensions_table(document, view))
 
 
-def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
+def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
     if document.by in ("frequency", "dimension"):
         return Lines()
     ranked = ranked_parts(document, side)
     shown = ranked[: _count_shown(view, len(ranked))]
     rest = ranked[len(shown) :]
-    query, key = _of_words(document, view)
+    query, key = _end_words(document, view)
     title = (
         say(view, "what asks: parts of {query}", query=query)
         if side == "query"
@@ -136,7 +136,7 @@ def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> L
     )
     numbers = [value for _, value in shown] + ([sum(value for _, value in rest)] if rest else [])
     without = [part.weight_without.query if side == "query" else part.weight_without.key for part, _ in shown]
-    names = [_name(part, document, view) for part, _ in shown]
+    names = [_part_text(part, document, view) for part, _ in shown]
     if rest:
         names.append(say(view, plural("{count} other", "{count} others", count=len(rest))))
     names.append(say(view, contextual("column", "total")))
@@ -172,20 +172,20 @@ def _with_bars(
     return [list(row) for row in zip(*columns, [*bars, *blank], strict=True)]
 
 
-def _pairs(document: WhyDocument, view: View) -> Lines:
+def _pairs_table(document: WhyDocument, view: View) -> Lines:
     if document.by in ("frequency", "dimension") or not document.pairs:
         return Lines()
     shown = document.pairs[: _count_shown(view, len(document.pairs))]
     write = writer([pair.contribution for pair in shown], _digits(document, view) + 1)
     rows = [
         [
-            _name(document.parts[pair.query_part], document, view),
-            _name(document.parts[pair.key_part], document, view),
+            _part_text(document.parts[pair.query_part], document, view),
+            _part_text(document.parts[pair.key_part], document, view),
             write(pair.contribution),
         ]
         for pair in shown
     ]
-    query, key = _of_words(document, view)
+    query, key = _end_words(document, view)
     titles = [say(view, "of {word}", word=query), say(view, "of {word}", word=key)]
     title = say(
         view, plural("the strongest of {count:,} pair", "the strongest of {count:,} pairs", count=document.pair_count)
@@ -194,7 +194,7 @@ def _pairs(document: WhyDocument, view: View) -> Lines:
     return table([*titles, adds], rows, view, align=["left", "left", "right"], title=title)
 
 
-def _dimensions(document: WhyDocument, view: View) -> Lines:
+def _dimensions_table(document: WhyDocument, view: View) -> Lines:
     """The entries of queries and keys that add most, with the period of a rotated pair."""
     rows = document.dimensions
     if not rows:
@@ -238,7 +238,7 @@ def _dimension_name(entries: Sequence[int], view: View) -> str:
     return ", ".join(map(str, entries))
 
 
-def _writes(document: WhyDocument, view: View) -> Lines:
+def _writes_table(document: WhyDocument, view: View) -> Lines:
     """What the head writes for the query, by the token whose value it carried."""
     if document.writes is UNSET:
         return Lines()
@@ -268,7 +268,7 @@ def _writes(document: WhyDocument, view: View) -> Lines:
         write = writer(logits, _digits(document, view))
         columns.append([write(value) for value in logits])
         titles.append(say(view, "to the logit of {word}", word=quoted_word(writes.target.text, view)))
-    query, _ = _of_words(document, view)
+    query, _ = _end_words(document, view)
     return table(
         titles, [list(row) for row in zip(*columns, strict=True)], view,
         align=["left", *["right"] * (len(columns) - 1)],
@@ -302,7 +302,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
     """The sentences: what the head does, why, and what adds up."""
-    texts = [_looks(document, view), *_reasons(document, view), _exactness(document, view)]
+    texts = [_look_sentence(document, view), *_reasons(document, view), _exactness_sentence(document, view)]
     if document.weight >= NEARLY_ALL and len(document.row) > 1 and isinstance(document.centred, str):
         texts.append(
             say(
@@ -329,8 +329,8 @@ def _next_command(document: WhyDocument, view: View) -> str:
     return f"attn ablate … --from {ends[0]} --to {ends[1]}{cross}"
 
 
-def _looks(document: WhyDocument, view: View) -> str:
-    query, key = _of_words(document, view)
+def _look_sentence(document: WhyDocument, view: View) -> str:
+    query, key = _end_words(document, view)
     link = document.link
     key = claim_link(key, link, view)
     places = {"query": query, "key": key, "weight": f"{document.weight:.2f}", "layer": link.layer, "head": link.head}
@@ -339,13 +339,13 @@ def _looks(document: WhyDocument, view: View) -> str:
             view, "In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.", **places
         )
     digits = _digits(document, view)
-    places["advantage"] = _number(document.total, digits)
+    places["advantage"] = _format_number(document.total, digits)
     if not isinstance(document.centred, str):
         alike = (link.key, link.query) if link.attention == "self" else (link.key,)
         than = quoted_token(document.keys, document.centred.key, view, beside=alike)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
         if document.total < 0:
-            places["advantage"] = _number(-document.total, digits)
+            places["advantage"] = _format_number(-document.total, digits)
             return say(
                 view,
                 "In layer {layer} head {head} {query} looks less at {key} ({weight}) than at {other} ({other_weight}): "
@@ -380,7 +380,7 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
         return []
     if document.by in ("frequency", "dimension"):
         return [_dimension_reason(document, view)]
-    query, key = _of_words(document, view)
+    query, key = _end_words(document, view)
     texts = []
     spread = []
     sides: tuple[tuple[Literal["query", "key"], str], ...] = (("query", query), ("key", key))
@@ -407,7 +407,7 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
         )
         if len(parts) > 1 and parts[1][0] >= NEARLY * value:
             second = reason(parts[1][1], document, word, view)
-            number = _number(parts[1][0], _digits(document, view))
+            number = _format_number(parts[1][0], _digits(document, view))
             texts.append(say(view, "Nearly as much adds {reason}: {value}.", reason=second, value=number))
     if len(spread) == 2:
         texts.append(say(view, "No part of either word explains a quarter of that: the reason is spread."))
@@ -421,10 +421,12 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
 def _amount(value: float, document: WhyDocument, view: View) -> Message:
     """What a part adds, beside the advantage; of more than that, what the others take away again."""
     digits = _digits(document, view)
-    if value > document.total and _number(value, digits) != _number(document.total, digits):
-        less = _number(value - document.total, digits)
-        return message("{value}, of which the others take {less} away", value=_number(value, digits), less=less)
-    return message("{value} of {total}", value=_number(value, digits), total=_number(document.total, digits))
+    if value > document.total and _format_number(value, digits) != _format_number(document.total, digits):
+        less = _format_number(value - document.total, digits)
+        return message("{value}, of which the others take {less} away", value=_format_number(value, digits), less=less)
+    return message(
+        "{value} of {total}", value=_format_number(value, digits), total=_format_number(document.total, digits)
+    )
 
 
 def _dimension_reason(document: WhyDocument, view: View) -> str:
@@ -462,11 +464,11 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     """A part of a word as a sentence names it; of the encoder, it says so."""
-    text = _reason(part, document, word, view)
+    text = _reason_text(part, document, word, view)
     return say(view, "{reason} (in the encoder)", reason=text) if is_of_source(part, document) else text
 
 
-def _reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
+def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     layer, head = part.layer, part.head
     if part.kind == "head" and (source := source_of(part, document)):
         name = quoted_word(source[0].text, view)
@@ -502,9 +504,9 @@ def _reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
             return say(view, "what is the same for every word ({part})", part=part_name(part))
 
 
-def _exactness(document: WhyDocument, view: View) -> str:
+def _exactness_sentence(document: WhyDocument, view: View) -> str:
     places = {
-        "score": _number(document.score, 4),
+        "score": _format_number(document.score, 4),
         "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
     }
     return say(
@@ -526,11 +528,11 @@ def _without_writes(document: WhyDocument, view: View) -> bool:
 WHY_PARTS: Parts[WhyDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, never),
-    ScreenPart("grid", _grid),
+    ScreenPart("grid", _heads_grid),
     ScreenPart("query", _query_side),
     ScreenPart("key", _key_side),
-    ScreenPart("pairs", _pairs, _without_writes),
-    ScreenPart("dimensions", _dimensions),
-    ScreenPart("writes", _writes),
+    ScreenPart("pairs", _pairs_table, _without_writes),
+    ScreenPart("dimensions", _dimensions_table),
+    ScreenPart("writes", _writes_table),
     ScreenPart("answer", why_answer),
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.features.effects.places import may_ask_some, may_start_late
+from attncli.features.effects.places import may_query_some, may_start_late
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask, parse_mask
 from attncli.models.one_layer import Settings, seeded_model
@@ -29,4 +29,4 @@ TABLE = MatrixMask(np.tril(np.ones((4, 4), bool)))
 def test_masks_that_count_rows_or_look_at_vectors_need_every_token(mask: Mask, late: bool, some: bool) -> None:
     settings = Settings(d_model=8, heads=2, mask=mask)
     spec = seeded_model(settings, 0, "seeded", tokenizer("word"), NumpyBackend("float32")).spec
-    assert (may_start_late(spec), may_ask_some(spec)) == (late, some)
+    assert (may_start_late(spec), may_query_some(spec)) == (late, some)
