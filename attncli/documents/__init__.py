@@ -548,7 +548,7 @@ LEARNED = 2
 
 
 def keys_of(tokens: int) -> range:
-    """How many keys a text may have.
+    """The numbers of keys that a text may have: learned ones may come after those of its tokens.
 
     Args:
         tokens: How many tokens it has.

@@ -43,7 +43,7 @@ class WithRegions(Protocol):
 
     @property
     def region_shares(self) -> RegionPart | UnsetType:
-        """What goes to each."""
+        """What the query gives each region."""
 
 
 def has_regions(document: WithRegions, view: View) -> bool:

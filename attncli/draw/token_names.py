@@ -154,6 +154,7 @@ def _members(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_token(entry: Any) -> bool:
+    """Whether an entry of a document is a row of a token."""
     return hasattr(entry, "unknown") and hasattr(entry, "special")
 
 

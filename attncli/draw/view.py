@@ -157,13 +157,14 @@ def part_names(name: str, folder: str) -> tuple[str, ...]:
     for node in ast.parse(source or "").body:
         match node:
             case ast.AnnAssign(target=ast.Name(table), value=ast.Tuple(elements)) if table == f"{name.upper()}_PARTS":
-                return tuple(_name_of(element) for element in elements)
+                return tuple(_part_name(element) for element in elements)
             case _:
                 pass
     return ()
 
 
-def _name_of(element: ast.expr) -> str:
+def _part_name(element: ast.expr) -> str:
+    """The name of a part, read off the source of its entry in the table. Raises TypeError for another entry."""
     match element:
         case ast.Call(ast.Name("ScreenPart"), [ast.Constant(str(name)), *_]):
             return name

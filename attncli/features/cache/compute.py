@@ -116,7 +116,8 @@ def cache(
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
     whole = _WholeRun(model, chosen, regions, count, answer)
 
-    def part_of(done: int) -> Callable[[float], None]:
+    def progress_of_run(done: int) -> Callable[[float], None]:
+        """What takes the share of a run that is done, after so many whole runs."""
         return lambda share: progress((done + share) / runs)
 
     known: dict[str, PolicyRun] = {}
@@ -140,14 +141,14 @@ def cache(
             warnings=[*notes(model, text, tokens), *more],
         )
 
-    whole.run(following, rows, part_of(0))
+    whole.run(following, rows, progress_of_run(0))
     known |= {spec: run for spec, run in (results.read() or {}).items() if spec in {policy.spec() for policy in chosen}}
     try:
         if known:
             on_result(1 + len(known), runs)
         for place, policy in enumerate(chosen):
             if policy.spec() not in known:
-                known[policy.spec()] = _policy_run(model, policy, whole, following, rows, part_of(place + 1))
+                known[policy.spec()] = _policy_run(model, policy, whole, following, rows, progress_of_run(place + 1))
                 results.keep(known)
             on_result(1 + len(known), runs)
     except KeyboardInterrupt:
@@ -350,6 +351,7 @@ def _block_handler(
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        """Take a block of rows of self-attention, and tell how far the run is."""
         if kind == "self":
             take(layer, block)
             progress((layer + share(block, model.spec.blocks[layer].attention.heads, count)) / layers)

@@ -113,7 +113,8 @@ def _layer_errors(document: CacheDocument, view: View) -> Lines:
     )
 
 
-def _region_shares(document: CacheDocument, view: View) -> Lines:
+def _region_table(document: CacheDocument, view: View) -> Lines:
+    """What each policy leaves of each region, a column for each policy."""
     if document.regions is UNSET or document.shares is UNSET:
         return Lines()
     return _table_by_policy(
@@ -318,7 +319,7 @@ CACHE_PARTS: Parts[CacheDocument] = (
     ScreenPart("tokens", shown_tokens, _has_few_tokens),
     ScreenPart("policies", _policy_table),
     ScreenPart("layers", _layer_errors, never),
-    ScreenPart("regions", _region_shares),
+    ScreenPart("regions", _region_table),
     ScreenPart("heads", _losing_heads),
     ScreenPart("answer", _answer_lines),
 )

@@ -315,12 +315,14 @@ def train(
     copied = set(snapshot_steps(steps, snapshots))
 
     def measure() -> Moment:
+        """The loss, the scores and the maps of the model as it is now."""
         output = trainer.run(test, keep=True)
         weights = [np.asarray(layer) for layer in output.weights]
         first_text = np.stack([layer[0] for layer in weights])
         return Moment(step, trainer.loss_of(output, test), head_scores(weights, pairs), first_text)
 
     def record() -> None:
+        """Keep the moment that is now, and tell of it."""
         moments.append(measure())
         on_moment(moments[-1])
 
@@ -616,6 +618,7 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     backward = 3  # the gradients of a product are two more
 
     def forward_seconds(texts: int) -> float:
+        """About how many seconds a forward pass of so many texts takes."""
         rows = texts * length
         products = texts * work.products + rows * spec.vocabulary * spec.d_model
         kept = len(spec.blocks) * kept_numbers(spec, rows, length)

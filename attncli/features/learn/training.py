@@ -55,9 +55,11 @@ class RoleStore:
     row_by_row: ClassVar[bool] = False
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors that enter layer 0, [token, width]."""
         return self.vectors(backend, np.asarray([token.id for token in tokens]))
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
+        """Those vectors in their parts: of the tokens, and of their positions."""
         embedding, table = self._spec.embedding, self._arrays["tokens.weight"]
         x = table[np.asarray([token.id for token in tokens])] * embedding.scale
         parts = [EmbeddingVectors("token", x)]
@@ -75,12 +77,15 @@ class RoleStore:
         """Nothing to prepare: the weights are in memory."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
+        """What gives an array of a layer by its role; None for a role that it lacks."""
         return lambda role: self._arrays.get(f"{index}.{role}")
 
     def outer(self, backend: Backend) -> Weights:
+        """What gives an array outside the layers by its role; None for a role that the model lacks."""
         return lambda role: self._arrays.get(role)
 
     def bytes_read(self) -> int:
+        """Bytes of all arrays."""
         return sum(array.nbytes for array in self._arrays.values())
 
 

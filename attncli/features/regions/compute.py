@@ -96,7 +96,8 @@ def ablate_regions(
     file = KeptResults[RegionResults](path, RegionResults)
     results = file.read() or RegionResults()
 
-    def part_of(done: int) -> Callable[[float], None]:
+    def progress_of_run(done: int) -> Callable[[float], None]:
+        """What takes the share of a run that is done, after so many whole runs."""
         return lambda share: progress((done + share) / runs)
 
     def document_so_far(more: Sequence[str] = ()) -> RegionsDocument:
@@ -118,7 +119,7 @@ def ablate_regions(
     try:
         following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
         if results.logprob is None:
-            scores = _last_logits(model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, part_of(0))
+            scores = _last_logits(model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, progress_of_run(0))
             answer = answer or [first_choice(model, scores)]
             results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))
             file.keep(results)
@@ -127,7 +128,7 @@ def ablate_regions(
             if place in results.regions:
                 continue
             cut = _cut_links(model, region, len(following))
-            scores = _last_logits(model, following, len(results.answer), rows, cut, part_of(place + 1))
+            scores = _last_logits(model, following, len(results.answer), rows, cut, progress_of_run(place + 1))
             results.regions[place] = sum_logprob(scores, results.answer)
             file.keep(results)
             on_result(len(results.regions) + 1, runs)

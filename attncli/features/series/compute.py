@@ -259,6 +259,7 @@ def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
     """A thread that fetches a checkpoint while another one is measured. What goes wrong is told when its turn comes."""
 
     def fetch() -> None:
+        """Fetch the checkpoint into the cache of downloads."""
         with suppress(AttnError, OSError):
             locate(name, variables=variables, fetch=Fetch(None))
 

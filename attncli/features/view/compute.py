@@ -240,7 +240,8 @@ LEAST = 0.999
 
 
 def saved_derivation(tensors: Tensors, document: RunDocument, layer: int, head: int, query: int) -> AttentionTopic:
-    """`attn.explain/1`, topic "attention", from `layers.{layer}.{stage}` and `hidden.{layer}`. document: the run's.
+    """The `attn.explain/1` document that derives one query of a saved run, from `layers.{layer}.{stage}` and
+    `hidden.{layer}` of its tensor file. document: the run's.
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """

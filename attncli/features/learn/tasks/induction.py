@@ -34,9 +34,11 @@ class Induction(Task):
 
     @property
     def chance(self) -> float:
+        """The loss of a guess among all symbols, in nats."""
         return math.log(len(self.words))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """Cycles of random length; targets from their second time on."""
         kinds = len(self.words)
         numbers = integers(seed, f"induction\0{stream}", size * (kinds + 1)).reshape(size, kinds + 1)
         order = np.argsort(numbers[:, :kinds], 1, kind="stable")
@@ -48,4 +50,5 @@ class Induction(Task):
         return Batch(ids[:, :-1], targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """Which key is the one before, and which stands after the last time that the query came."""
         return {"previous": previous_pairs(batch.ids), "induction": after_same_pairs(batch.ids)}

@@ -40,9 +40,11 @@ class Lookup(Task):
 
     @property
     def chance(self) -> float:
+        """The loss of a guess among all values, in nats."""
         return math.log(len(VALUES))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """A list of keys with values, then the keys in another order; targets are their values."""
         width = len(KEYS) + 2 * PAIRS
         numbers = integers(seed, f"lookup\0{stream}", size * width).reshape(size, width)
         keys = np.argsort(numbers[:, : len(KEYS)], 1, kind="stable")[:, :PAIRS]
@@ -56,6 +58,7 @@ class Lookup(Task):
         return Batch(ids[:, :-1], targets[:, :-1])
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """Which key is the one before, which is the value looked for, and which its key in the list."""
         key = _listed_key(batch.ids)
         value = np.zeros_like(key)
         value[..., 1:] = key[..., :-1]

@@ -38,6 +38,7 @@ class OwnSentence(Task):
 
     @property
     def chance(self) -> float:
+        """The loss of a guess among the words of the sentence, in nats."""
         return math.log(max(len(self.words), 2))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
@@ -49,6 +50,7 @@ class OwnSentence(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """For the query, which key is the target."""
         counted = np.zeros((*batch.ids.shape, batch.ids.shape[-1]), bool)
         counted[:, self.query, self.target] = True
         return {"target": counted}

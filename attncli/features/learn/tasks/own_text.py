@@ -58,6 +58,7 @@ class OwnText(Task):
 
     @property
     def chance(self) -> float:
+        """The loss of a guess among the characters of the text, in nats."""
         return math.log(max(len(self.words), 2))
 
     @property
@@ -74,6 +75,7 @@ class OwnText(Task):
         return Batch(rows[:, :-1], rows[:, 1:])
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """Which key is the one before, and which stand after an earlier character of the same kind."""
         return {"previous": previous_pairs(batch.ids), "same": after_same_pairs(batch.ids)}
 
     def references(self) -> Sequence[Reference]:

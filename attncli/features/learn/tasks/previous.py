@@ -30,9 +30,11 @@ class Previous(Task):
 
     @property
     def chance(self) -> float:
+        """The loss of a guess among all symbols, in nats."""
         return math.log(len(self.words))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """Random symbols; the target of each is the one before."""
         numbers = integers(seed, f"previous\0{stream}", size * self.length).reshape(size, self.length)
         ids = (numbers % len(self.words)).astype(np.int64)
         targets = np.full(ids.shape, NO_TARGET)
@@ -40,4 +42,5 @@ class Previous(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """Which key is the one before."""
         return {"previous": previous_pairs(batch.ids)}

@@ -36,10 +36,11 @@ class WhichFirst(Task):
 
     @property
     def chance(self) -> float:
-        """Of who knows the two symbols, and not their order."""
+        """The loss of knowing the two symbols, and not their order, in nats."""
         return math.log(2)
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """Two different symbols and a question mark, whose target is the first of them."""
         numbers = integers(seed, f"order\0{stream}", size * len(SYMBOLS)).reshape(size, len(SYMBOLS))
         ids = np.argsort(numbers, 1, kind="stable")[:, :3]
         first = ids[:, 0].copy()
@@ -49,6 +50,7 @@ class WhichFirst(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """For the question mark, which key is the first symbol, and which the second."""
         counted = np.zeros((2, *batch.ids.shape, batch.ids.shape[-1]), bool)
         counted[0, :, 2, 0] = counted[1, :, 2, 1] = True
         return {"first": counted[0], "second": counted[1]}
