@@ -20,6 +20,7 @@ from attncli.features.effects.document import (
     EffectRow,
     EffectsDocument,
     Interval,
+    LinkPlace,
     LogitPart,
     LogitsDocument,
     MeanMeasures,
@@ -259,6 +260,7 @@ ABLATE_TITLES = {
     "zero": message("what changes in {subject} when one head is taken away"),
     "mean": message("what changes in {subject} when one head passes on a mean"),
     "resample": message("what changes in {subject} when one head passes on another text's values"),
+    "knockout": message("{query} no longer sees {key}, in one head at a time: what changes in {subject}"),
 }
 """The title of the heads, by what stands for the one that is taken away."""
 
@@ -294,30 +296,21 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
 
 
 def _ablate_title(document: AblateDocument, view: View) -> str:
-    if document.link is None:
-        return say(view, ABLATE_TITLES[document.by], subject=subject(document, view))
-    link = document.link
-    ends = [_token_texts(document, link.query, view)]
-    if link.attention != "cross":
-        ends.append(_token_texts(document, link.key, view))
-        if ends[0] == ends[1] and link.query != link.key:  # two of one word, told apart by their positions
-            places = [position[0] if isinstance(position, list) else position for position in (link.query, link.key)]
-            ends = [
-                say(view, "{name} ({place})", name=name, place=position)
-                for name, position in zip(ends, places, strict=True)
-            ]
-    elif link.text is not UNSET:
-        ends.append(label(link.text, ascii=view.ascii))
-    else:
-        ends.append(", ".join(f"s{key}" for key in (link.key if isinstance(link.key, list) else [link.key])))
-    query, key = ends
-    return say(
-        view,
-        "{query} no longer sees {key}, in one head at a time: what changes in {subject}",
-        query=query,
-        key=key,
-        subject=subject(document, view),
-    )
+    ends = {} if document.link is None else _end_texts(document, document.link, view)
+    return say(view, ABLATE_TITLES[document.by], subject=subject(document, view), **ends)
+
+
+def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[str, str]:
+    """The texts of a link's query and key, with their positions where they are alike."""
+    query, keys = _token_texts(document, link.query, view), link.key if isinstance(link.key, list) else [link.key]
+    if link.attention == "cross":
+        states = ", ".join(f"s{key}" for key in keys)
+        return {"query": query, "key": states if link.text is UNSET else label(link.text, ascii=view.ascii)}
+    key = _token_texts(document, keys, view)
+    if query == key and link.query != link.key:  # two of one word
+        first = link.query[0] if isinstance(link.query, list) else link.query
+        query, key = (say(view, "{name} ({place})", name=query, place=place) for place in (first, keys[0]))
+    return {"query": query, "key": key}
 
 
 def _token_texts(document: AblateDocument, places: int | list[int], view: View) -> str:

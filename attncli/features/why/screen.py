@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import bar, format_period, percent, writer
-from attncli.draw.safe import cells, cut, label, spell
+from attncli.draw.numbers import format_period, percent, writer
+from attncli.draw.safe import cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
-from attncli.draw.tables import GAP, table
+from attncli.draw.tables import table
 from attncli.draw.token_names import capitalize, claim_link, quoted_token, quoted_word, token_reference
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.effects.effect_answer import grids
+from attncli.features.effects.effect_answer import bars, grids
 from attncli.features.why.document import (
     QUARTER,
     earlier_heads,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from attncli.features.why.document import WhyDocument, WhyPart
 
 
-LONGEST, SHORTEST = 24, 4
-"""Cells of the longest and shortest bar."""
+LONGEST = 24
+"""Cells of the longest bar."""
 ROWS = 5
 """Parts of each side that are shown unless more are asked for."""
 NONE = 1e-4
@@ -162,14 +162,10 @@ def _with_bars(
 ) -> list[list[str]]:
     """The rows of these columns with bars of the values behind them, as long as the screen has room; the rows after
     those of the values have none."""
-    largest = max(map(abs, values), default=0.0)
-    room = view.width - sum(
-        max(map(cells, (title, *column))) + GAP for title, column in zip(titles, columns, strict=True)
-    )
-    length = min(max(room, SHORTEST), LONGEST)
-    bars = [bar(abs(value) / largest if largest else 0.0, length, ascii=view.ascii) for value in values]
-    blank = [""] * (len(columns[0]) - len(bars))
-    return [list(row) for row in zip(*columns, [*bars, *blank], strict=True)]
+    texts = [(title, *column) for title, column in zip(titles, columns, strict=True)]
+    lengths = bars(list(map(abs, values)), texts, view, LONGEST)
+    blank = [""] * (len(columns[0]) - len(lengths))
+    return [list(row) for row in zip(*columns, [*lengths, *blank], strict=True)]
 
 
 def _pairs_table(document: WhyDocument, view: View) -> Lines:
@@ -330,47 +326,42 @@ def _next_command(document: WhyDocument, view: View) -> str:
 
 
 def _look_sentence(document: WhyDocument, view: View) -> str:
+    """That the head looks there, and how far the score of the key stands above what it is measured against."""
     query, key = _end_words(document, view)
     link = document.link
     key = claim_link(key, link, view)
     places = {"query": query, "key": key, "weight": f"{document.weight:.2f}", "layer": link.layer, "head": link.head}
     if len(document.row) == 1:
-        return say(
-            view, "In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.", **places
-        )
-    digits = _digits(document, view)
-    places["advantage"] = _format_number(document.total, digits)
+        alone = message("In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.")
+        return say(view, alone, **places)
+    places["advantage"] = _format_number(abs(document.total), _digits(document, view))
     if not isinstance(document.centred, str):
         alike = (link.key, link.query) if link.attention == "self" else (link.key,)
         than = quoted_token(document.keys, document.centred.key, view, beside=alike)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
-        if document.total < 0:
-            places["advantage"] = _format_number(-document.total, digits)
-            return say(
-                view,
+        template = (
+            message(
                 "In layer {layer} head {head} {query} looks less at {key} ({weight}) than at {other} ({other_weight}): "
-                "the score is {advantage} lower. --to and --than the other way round tell why.",
-                **places,
+                "the score is {advantage} lower. --to and --than the other way round tell why."
             )
-        return say(
-            view,
-            "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at {other} ({other_weight}): "
-            "the score is {advantage} higher.",
-            **places,
+            if document.total < 0
+            else message(
+                "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at {other} "
+                "({other_weight}): the score is {advantage} higher."
+            )
         )
-    if document.total < NONE:
-        return say(
-            view,
+    elif document.total < NONE:
+        places["advantage"] = _format_number(document.total, _digits(document, view))
+        template = message(
             "In layer {layer} head {head} {query} looks at {key} ({weight}) no more than its row expects: "
-            "the advantage of its score is {advantage}.",
-            **places,
+            "the advantage of its score is {advantage}."
         )
-    return say(
-        view,
-        "In layer {layer} head {head} {query} looks at {key} ({weight}): its score is {advantage} above what the row "
-        "expects.",
-        **places,
-    )
+    else:
+        template = message(
+            "In layer {layer} head {head} {query} looks at {key} ({weight}): its score is {advantage} above what the "
+            "row expects."
+        )
+    return say(view, template, **places)
 
 
 def _reasons(document: WhyDocument, view: View) -> list[str]:
@@ -398,24 +389,27 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
             "amount": _amount(value, document, view),
             "without": "-" if without is None else f"{without:.2f}",
         }
-        texts.append(
-            say(view, "What asks is above all {reason}: {amount}; without it the weight is {without}.", **places)
-            if side == "query"
-            else say(
-                view, "What answers is above all {reason}: {amount}; without it the weight is {without}.", **places
-            )
-        )
+        texts.append(say(view, SIDE_REASONS[side], **places))
         if len(parts) > 1 and parts[1][0] >= NEARLY * value:
             second = reason(parts[1][1], document, word, view)
             number = _format_number(parts[1][0], _digits(document, view))
             texts.append(say(view, "Nearly as much adds {reason}: {value}.", reason=second, value=number))
-    if len(spread) == 2:
-        texts.append(say(view, "No part of either word explains a quarter of that: the reason is spread."))
-    elif spread == ["query"]:
-        texts.append(say(view, "On the side that asks, no part explains a quarter: the reason is spread."))
-    elif spread == ["key"]:
-        texts.append(say(view, "On the side that answers, no part explains a quarter: the reason is spread."))
+    if spread:
+        texts.append(say(view, SPREAD_REASONS[tuple(spread)]))
     return texts
+
+
+SIDE_REASONS = {
+    "query": message("What asks is above all {reason}: {amount}; without it the weight is {without}."),
+    "key": message("What answers is above all {reason}: {amount}; without it the weight is {without}."),
+}
+"""What is said of the largest part of each side."""
+SPREAD_REASONS = {
+    ("query", "key"): message("No part of either word explains a quarter of that: the reason is spread."),
+    ("query",): message("On the side that asks, no part explains a quarter: the reason is spread."),
+    ("key",): message("On the side that answers, no part explains a quarter: the reason is spread."),
+}
+"""What is said of the sides of which no part explains much."""
 
 
 def _amount(value: float, document: WhyDocument, view: View) -> Message:
@@ -445,21 +439,17 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
         "period": "" if first.period is None else format_period(first.period),
     }
     if document.by == "dimension":
-        return say(
-            view, "Above all it is entry {entries} of q and k: {amount}; without it the weight is {without}.", **places
+        template = message("Above all it is entry {entries} of q and k: {amount}; without it the weight is {without}.")
+    elif first.period is None:
+        template = message(
+            "Above all it is the entries that do not turn: {amount}; without them the weight is {without}."
         )
-    if first.period is None:
-        return say(
-            view,
-            "Above all it is the entries that do not turn: {amount}; without them the weight is {without}.",
-            **places,
+    else:
+        template = message(
+            "Above all it is the entries {entries}, which turn once in {period} tokens: {amount}; without them the "
+            "weight is {without}."
         )
-    return say(
-        view,
-        "Above all it is the entries {entries}, which turn once in {period} tokens: {amount}; without them the "
-        "weight is {without}.",
-        **places,
-    )
+    return say(view, template, **places)
 
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
@@ -468,40 +458,36 @@ def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     return say(view, "{reason} (in the encoder)", reason=text) if is_of_source(part, document) else text
 
 
+PART_REASONS = {
+    "token": message("the word {word} itself"),
+    "position": message("where {word} stands"),
+    "type": message("the token type of {word}"),
+    "head": message("what layer {layer} head {head} brought to {word}"),
+    "heads": message("what the heads of layer {layer} brought to {word}"),
+    "feed_forward": message("what layer {layer}'s feed-forward made of {word}"),
+    "convolution": message("what layer {layer}'s convolution made of {word}"),
+    "mixer": message("what layer {layer} mixed into {word} without attention"),
+    "relative": message("the distance between the two words"),
+    "score_bias": message("the distance between the two words"),
+    "states": message("the state {word}"),
+}
+"""What a part of a word is called in a sentence, by its kind."""
+
+
 def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    layer, head = part.layer, part.head
+    """A part of a word as a sentence names it, with the word whose values a head carried."""
+    places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
+    template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
     if part.kind == "head" and (source := source_of(part, document)):
         name = quoted_word(source[0].text, view)
         name = say(view, "{name} ({place})", name=name, place=source[0].index) if source[1] else name
-        places = {"layer": layer, "head": head, "word": word, "source": name}
-        return say(view, "what layer {layer} head {head} brought to {word} from {source}", **places)
-    match part.kind:
-        case "token":
-            return say(view, "the word {word} itself", word=word)
-        case "position":
-            return say(view, "where {word} stands", word=word)
-        case "type":
-            return say(view, "the token type of {word}", word=word)
-        case "head" if part.attention == "cross":
-            return say(
-                view, "what layer {layer} cross head {head} brought to {word}", layer=layer, head=head, word=word
-            )
-        case "head":
-            return say(view, "what layer {layer} head {head} brought to {word}", layer=layer, head=head, word=word)
-        case "heads":
-            return say(view, "what the heads of layer {layer} brought to {word}", layer=layer, word=word)
-        case "feed_forward":
-            return say(view, "what layer {layer}'s feed-forward made of {word}", layer=layer, word=word)
-        case "convolution":
-            return say(view, "what layer {layer}'s convolution made of {word}", layer=layer, word=word)
-        case "mixer":
-            return say(view, "what layer {layer} mixed into {word} without attention", layer=layer, word=word)
-        case "relative" | "score_bias":
-            return say(view, "the distance between the two words")
-        case "states":
-            return say(view, "the state {word}", word=word)
-        case _:
-            return say(view, "what is the same for every word ({part})", part=part_name(part))
+        template, places = (
+            message("what layer {layer} head {head} brought to {word} from {source}"),
+            places | {"source": name},
+        )
+    elif part.kind == "head" and part.attention == "cross":
+        template = message("what layer {layer} cross head {head} brought to {word}")
+    return say(view, template, **places)
 
 
 def _exactness_sentence(document: WhyDocument, view: View) -> str:
