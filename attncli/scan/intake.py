@@ -106,7 +106,9 @@ def find(
             inside = sorted(str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry))
             inside = [entry for entry in inside if not scans.hold(entry, path)]
         else:
-            inside = [name] if path.is_file() else [entry for entry in sorted(_matching(name)) if not scans.hold(entry)]
+            # glob's own matches: pathlib's has no `..` and no absolute patterns
+            matches = sorted(entry for entry in glob(name, recursive=True) if Path(entry).is_file())  # noqa: PTH207
+            inside = [name] if path.is_file() else [entry for entry in matches if not scans.hold(entry)]
         if not inside:
             raise InputError(
                 "there is no corpus {name}",
@@ -133,7 +135,7 @@ class _Scans:
     def hold(self, name: str, root: Path | None = None) -> bool:
         """Whether a file is in a folder that a scan wrote. root: the folder that was asked for; what another scan wrote
         around it is asked for with it."""
-        scan_folder = self._of(Path(name).absolute().parent)
+        scan_folder = self._scan_around(Path(name).absolute().parent)
         if scan_folder is None or (
             scan_folder is not self._out and root is not None and root.absolute().is_relative_to(scan_folder)
         ):
@@ -141,62 +143,50 @@ class _Scans:
         self.passed[scan_folder] = None
         return True
 
-    def _of(self, folder: Path) -> Path | None:
+    def _scan_around(self, folder: Path) -> Path | None:
+        """The folder of the scan that wrote a folder: itself or one around it; None where no scan did."""
         if folder not in self._known:
-            own = (folder / "plan.json").is_file() and (folder / "shards").is_dir()
+            is_scan = (folder / "plan.json").is_file() and (folder / "shards").is_dir()
             parent = folder.parent
-            self._known[folder] = folder if own else None if parent == folder else self._of(parent)
+            self._known[folder] = folder if is_scan else None if parent == folder else self._scan_around(parent)
         return self._known[folder]
 
 
-def _matching(pattern: str) -> list[str]:
-    """Files that a pattern with `*`, `?` or `**` matches."""
-    return [file_name for file_name in glob(pattern, recursive=True) if Path(file_name).is_file()]  # noqa: PTH207 - `..` and absolute ones
-
-
 def _is_corpus(path: Path) -> bool:
+    """Whether a file of a folder holds texts, by its name."""
     plain = path.name.lower().removesuffix(".gz").removesuffix(".zst")
     return not path.name.startswith(".") and plain.endswith((*TEXTS, ".jsonl", ".ndjson", ".parquet"))
 
 
-def records_of_lines(
-    lines: Iterable[bytes | None], *, file: int, first: int, format: Format, cluster: str
-) -> Iterator[Record]:
-    """The records of lines, each with or without its end; None stands for one of more than `LONGEST` bytes. first:
-    number of the first line. cluster: a JSON field, "" for none."""
-    for line, piece in enumerate(lines, first):
-        if piece is None:
-            yield Record(file, line, None, "long")
-        else:
-            yield _record(piece.removesuffix(b"\n"), file, line, format, cluster)
-
-
-def _record(raw: bytes, file: int, line: int, format: Format, cluster: str) -> Record:
+def _record_of_line(raw: bytes | None, file: int, line: int, format: Format, cluster: str) -> Record:
+    """The record of a line, with or without its end; None stands for one of more than `LONGEST` bytes. cluster: a JSON
+    field, "" for none."""
+    if raw is None:
+        return Record(file, line, None, "long")
     try:
-        text = raw.decode("utf-8-sig" if line == 0 else "utf-8")
-    except UnicodeDecodeError:
-        return Record(file, line, None, "undecodable")
-    if format.kind == "lines":
-        return _text(file, line, text)
-    if not text.strip():
-        return Record(file, line, None, "empty")
-    try:
+        text = raw.removesuffix(b"\n").decode("utf-8-sig" if line == 0 else "utf-8")
+        if format.kind == "lines":
+            return _record_of_text(file, line, text, None)
+        if not text.strip():
+            return Record(file, line, None, "empty")
         value = json.loads(text)
     except (ValueError, RecursionError):
         return Record(file, line, None, "undecodable")
     if not isinstance(value, dict) or not isinstance(value.get(format.field), str):
         return Record(file, line, None, "undecodable")
-    group = value.get(cluster) if cluster else ""
-    return _text(file, line, value[format.field], "" if group is None else str(group))
+    return _record_of_text(file, line, value[format.field], value.get(cluster) if cluster else None)
 
 
-def _text(file: int, line: int, text: str, cluster: str = "") -> Record:
+def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
+    """The record of a text, stripped. cluster: what its field holds, None for nothing."""
     content = text.strip()
     try:
         content.encode()
     except UnicodeEncodeError:  # half of a character, as JSON can name it
         return Record(file, line, None, "undecodable")
-    return Record(file, line, content, cluster=cluster) if content else Record(file, line, None, "empty")
+    if not content:
+        return Record(file, line, None, "empty")
+    return Record(file, line, content, cluster="" if cluster is None else str(cluster))
 
 
 def parquet(path: str) -> Any:
@@ -229,33 +219,32 @@ def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> li
     return columns
 
 
-def records_of_parquet(
-    path: str, *, file: int, first: int, count: int, format: Format, cluster: str
-) -> Iterator[Record]:
-    """`count` rows from row `first` on; only the row groups that hold them are read."""
+def records_of_parquet(path: str, file_range: Range, format: Format, cluster: str) -> Iterator[Record]:
+    """The rows of a range; only the row groups that hold them are read."""
     parquet_file = parquet(path)
     columns = columns_of(parquet_file, path, format, cluster)
     start = 0
     for group in range(parquet_file.num_row_groups):
         rows = parquet_file.metadata.row_group(group).num_rows
-        low, high = max(first, start), min(first + count, start + rows)
+        low, high = max(file_range.first, start), min(file_range.first + file_range.count, start + rows)
         if low < high:
             line = start
             for batch in parquet_file.iter_batches(ROWS, row_groups=[group], columns=columns):
                 for row in range(max(low - line, 0), min(high - line, batch.num_rows)):
-                    group_name = batch.column(cluster)[row].as_py() if cluster else None
+                    cluster_cell = batch.column(cluster)[row].as_py() if cluster else None
                     text = batch.column(format.field)[row].as_py()
-                    yield _cell(file, line + row, text, "" if group_name is None else str(group_name))
+                    yield _record_of_cell(file_range.file, line + row, text, cluster_cell)
                 line += batch.num_rows
         start += rows
 
 
-def _cell(file: int, line: int, text: object, cluster: str) -> Record:
+def _record_of_cell(file: int, line: int, text: object, cluster: object) -> Record:
+    """The record of what a row's column of texts holds. cluster: what its cluster's column holds, None for nothing."""
     if not isinstance(text, str):
         return Record(file, line, None, "empty" if text is None else "undecodable")
     if len(text) > LONGEST:
         return Record(file, line, None, "long")
-    return _text(file, line, text, cluster)
+    return _record_of_text(file, line, text, cluster)
 
 
 CHUNK = 1 << 20
@@ -300,11 +289,7 @@ def take_in(
             groups = groups_of(path, kind, cluster)
             ranges.count(sum(rows for rows, _ in groups))
             for range_size in ranges.sizes:
-                cuts = cut_groups(groups, range_size)
-                ranges.add(
-                    range_size,
-                    [Range(file_number, first, rows, 0, 0, rows_digest) for first, rows, rows_digest in cuts],
-                )
+                ranges.add(range_size, cut_groups(groups, range_size, file_number))
             whole = digest or digest_of(path)
         else:
             whole = _cut_file(path, file_number, ranges)
@@ -333,14 +318,12 @@ def _cut_file(path: str, file: int, ranges: Ranges) -> str:
 def digest_of(path: str) -> str:
     """sha256 of a file's bytes. Raises InputError where it cannot be read."""
     with _open_source(path) as stream:
-        digest = hashlib.sha256()
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-        return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager
-def _open_source(path: str) -> Iterator[BinaryIO]:
+def _open_source(path: str) -> Iterator[io.BufferedReader]:
+    """A file of the corpus, open for reading. Raises InputError where it is none, or cannot be read."""
     with system_errors("cannot read the corpus: {strerror}", path):
         if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
             raise InputError("cannot read the corpus: this is no file", where=path, expected="a file of texts")
@@ -381,12 +364,12 @@ def _pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
     try:
         while piece := content.read(CHUNK):
             yield piece
-    except _damage(name) as error:
+    except _errors_of_damage(name) as error:
         raise InputError("cannot read the corpus: {error}", where=name, error=error) from error
 
 
-def _damage(name: str) -> tuple[type[Exception], ...]:
-    """What reading a damaged source raises."""
+def _errors_of_damage(name: str) -> tuple[type[Exception], ...]:
+    """What reading a damaged source of this name raises."""
     if "://" in name:
         return (Exception,)
     errors = (OSError, EOFError, ValueError, zlib.error)
@@ -415,6 +398,7 @@ class _DigestStream(io.RawIOBase):
 
 @contextmanager
 def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
+    """The bytes that a name of the corpus stands for: standard input, a remote file or one here."""
     if name == "-":
         yield stdin
     elif "://" in name:
@@ -434,6 +418,7 @@ def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
 
 
 def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
+    """The stream of a file with what its name says it is packed by undone."""
     buffer = io.BufferedReader(stream, CHUNK)
     if name.lower().endswith(".gz"):
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffer))
@@ -453,26 +438,17 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
         file = files[file_range.file]
         path = str(folder / file.path) if file.copied else file.path
         if file.format.kind == "parquet":
-            if not Path(path).is_file() or Path(path).stat().st_size != file.size:
+            has_size = Path(path).is_file() and Path(path).stat().st_size == file.size
+            if not has_size or digest_of_groups(path, file_range, file.format, cluster) != file_range.sha256:
                 raise changed_error(file)
-            if digest_of_groups(path, file_range.first, file_range.count, file.format, cluster) != file_range.sha256:
-                raise changed_error(file)
-            yield from records_of_parquet(
-                path,
-                file=file_range.file,
-                first=file_range.first,
-                count=file_range.count,
-                format=file.format,
-                cluster=cluster,
-            )
+            yield from records_of_parquet(path, file_range, file.format, cluster)
             continue
         digest = hashlib.sha256()
         with _open_source(path) as stream:
             stream.seek(file_range.start)
             lines = _lines(stream, file_range.stop - file_range.start, digest)
-            yield from records_of_lines(
-                lines, file=file_range.file, first=file_range.first, format=file.format, cluster=cluster
-            )
+            for line, raw in enumerate(lines, file_range.first):
+                yield _record_of_line(raw, file_range.file, line, file.format, cluster)
         if digest.hexdigest() != file_range.sha256:
             raise changed_error(file)
 
@@ -601,14 +577,7 @@ def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
     """The place after the `count`-th line end from `start` on; None where there are fewer."""
     if chunk.count(b"\n", start) < count:
         return None
-    low, high = start, len(chunk)
-    while low < high:
-        middle = (low + high) // 2
-        if chunk.count(b"\n", start, middle) < count:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return start + bisect_left(range(start, len(chunk)), count, key=lambda stop: chunk.count(b"\n", start, stop))
 
 
 # Row groups of Parquet files: which of them hold the rows of a shard, and whether they are what they were.
@@ -622,24 +591,27 @@ def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
     return list(_digests(path, range(parquet(path).num_row_groups), format, cluster))
 
 
-def cut_groups(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
-    """Pieces of `size` rows each: (first row, rows, sha256 over the digests of the row groups that hold them)."""
+def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
+    """The ranges of `size` rows each of a Parquet file, the last one of fewer. file: its number in the corpus."""
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
-    pieces = []
+    ranges = []
     for first in range(0, starts[-1], size):
         count = min(size, starts[-1] - first)
-        pieces.append((first, count, _whole(groups[number][1] for number in _holding(starts, first, count))))
-    return pieces
+        digests = (groups[number][1] for number in _groups_holding(starts, first, count))
+        ranges.append(Range(file, first, count, 0, 0, _joint_digest(digests)))
+    return ranges
 
 
-def digest_of_groups(path: str, first: int, count: int, format: Format, cluster: str) -> str:
-    """What `cuts` tells of rows first..first+count-1, read anew."""
+def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> str:
+    """The sha256 of a range of rows as the file is now."""
     meta = parquet(path).metadata
     starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))
-    return _whole(digest for _, digest in _digests(path, _holding(starts, first, count), format, cluster))
+    groups = _digests(path, _groups_holding(starts, rows.first, rows.count), format, cluster)
+    return _joint_digest(digest for _, digest in groups)
 
 
 def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
+    """These row groups of a file, with the digests of the columns that a scan reads."""
     parquet_file = parquet(path)
     columns = columns_of(parquet_file, path, format, cluster)
     with Path(path).open("rb") as stream:
@@ -657,13 +629,14 @@ def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> 
             yield group.num_rows, digest.digest()
 
 
-def _holding(starts: Sequence[int], first: int, count: int) -> range:
+def _groups_holding(starts: Sequence[int], first: int, count: int) -> range:
     """Which row groups hold rows first..first+count-1. starts: their first rows, then the number of all rows."""
     last = min(first + count, starts[-1])
     return range(bisect_right(starts, first) - 1, bisect_left(starts, last)) if first < last else range(0)
 
 
-def _whole(digests: Iterable[bytes]) -> str:
+def _joint_digest(digests: Iterable[bytes]) -> str:
+    """sha256 over digests, one after the other, in hexadecimal digits."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
@@ -701,8 +674,9 @@ def sample_threshold(records: Iterable[Record], sample: int, seed: int, left_out
     return -smallest[0] if smallest else 0
 
 
-def name_of(digest: str) -> str:
-    """The file of a list: another list has another name, so a plan that is refused leaves that of the scan alone."""
+def name_of_duplicates(digest: str) -> str:
+    """The name of the file of a list of repeated texts: another list has another name, so a plan that is refused leaves
+    that of the scan alone."""
     return f"duplicates-{digest[:16]}.npy"
 
 
@@ -710,7 +684,7 @@ def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
     """Keep the list beside the plan; returns its sha256. Raises AttnError where it cannot be written."""
     array = np.array(places, np.int64).reshape((-1, 2))
     digest = hashlib.sha256(array.tobytes()).hexdigest()
-    with synced_writer(folder / name_of(digest), PLANNING) as stream:
+    with synced_writer(folder / name_of_duplicates(digest), PLANNING) as stream:
         np.save(stream, array, allow_pickle=False)
     return digest
 
@@ -719,7 +693,7 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
     """The list that the plan speaks of; empty for "". Raises InputError for another list."""
     if not digest:
         return frozenset()
-    path = folder / name_of(digest)
+    path = folder / name_of_duplicates(digest)
     stream, size = open_regular(path, what="the scan's list of repeated texts")
     with stream:
         array = read_npy_data(stream, read_npy_header(stream, path.name, str(path), size), path.name, str(path))
@@ -733,9 +707,8 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
 # Hashes of texts: which are equal, which are drawn, and how often each counts in a replicate; the same on every
 # machine.
 #
-# Poisson bootstrap: in each replicate a text counts a Poisson(1) number of times, drawn from its own hash.
-# Replicates of
-# shards add up, in any order. Source: Chamandy et al., Estimating uncertainty for massive data streams, 2012.
+# Poisson bootstrap: in each replicate a text counts a Poisson(1) number of times, drawn from its own hash. Replicates
+# of shards add up, in any order. Source: Chamandy et al., Estimating uncertainty for massive data streams, 2012.
 
 REPLICATES = 200
 _MOST = 12

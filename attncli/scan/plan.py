@@ -11,9 +11,10 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -23,17 +24,18 @@ from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, 
 from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import is_there, nesting_error, read_regular, system_errors
 from attncli.inputs.hub import digest
-from attncli.language import listing, message, term
+from attncli.inputs.token import ignore
+from attncli.language import listing, message
 from attncli.measure.labels import NEEDED, repeat_scores
 from attncli.measure.layer_metrics import column_metric, in_order
 from attncli.measure.metric import FILE_METRICS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
-from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
+from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import mask_places
-from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of
+from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of_duplicates
 from attncli.scan.shard_files import PLANNING, temporary
 from attncli.scan.statistics import WIDTH, scale_of
 from attncli.scan.why_shares import WhyPlan, plan_parts
@@ -59,6 +61,7 @@ MOST_EXAMPLES = 20
 """Examples of each decile, at most."""
 MOST_MASKS = 64
 """Different masks of a model's layers, at most, under which links are counted by chance."""
+T = TypeVar("T")
 Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
@@ -135,7 +138,7 @@ class ScanPlan:
     threads: Annotated[int, msgspec.Meta(ge=1)] = 1
     isa: str = ""
     torch: str = ""
-    repeats: tuple[tuple[int, int, float, float], ...] = field(default=())
+    repeats: tuple[tuple[int, int, float, float], ...] = ()
 
     @property
     def digest(self) -> str:
@@ -167,12 +170,8 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
     corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
     values = _plan_fields(plan)
-    # a plan that was read without one of these has none
-    values.pop("isa", None)
-    values.setdefault("torch", "")
-    values.pop("repeats", None)  # a plan that was read without them has none
-    del values["model"]["name"]
-    values["model"].pop("adapters", None)  # likewise: what they hold is part of the digest
+    del values["isa"], values["repeats"], values["model"]["name"]
+    values["model"].pop("adapters", None)  # what they hold is part of the digest
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
     for file in values["measures"].get("metric_files", ()):
@@ -183,12 +182,9 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
 def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
     """What stands in the plan's file: choices that came later are there only where they were made."""
     values: dict[str, Any] = msgspec.to_builtins(plan)
-    if not plan.choice.skip_unknown:
-        values["choice"].pop("skip_unknown", None)  # a plan that was read without it has none
-    if not plan.model.adapters:
-        values["model"].pop("adapters", None)  # likewise
-    if not plan.measures.metric_files:
-        values["measures"].pop("metric_files", None)  # likewise
+    for part, name in (("choice", "skip_unknown"), ("model", "adapters"), ("measures", "metric_files")):
+        if not values[part][name]:
+            del values[part][name]
     return values
 
 
@@ -202,36 +198,29 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
     """
     beside = folder / f".plan.json.{temporary(PLANNING)}.tmp"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / NAME).exists():
-            _write_beside(plan, beside)
-            with suppress(FileExistsError):  # who comes second compares
-                os.link(beside, folder / NAME)
-                return plan
-        old_plan = _read_plan(folder)
-        try:
-            _agree(old_plan, plan, folder)
-        except UsageError:
-            withdraw(plan.files, folder, plan.choice.duplicates)
-            raise
-        measures = replace(old_plan.measures, metric_files=plan.measures.metric_files)
-        moved = replace(old_plan, files=plan.files, measures=measures)
-        if moved != old_plan:
-            _write_beside(moved, beside)
-            os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
-            withdraw(old_plan.files, folder)
-        return moved
-    except OSError as error:
-        raise AttnError(
-            "cannot write the plan: {strerror}", where=str(folder), strerror=term(error.strerror or str(error))
-        ) from error
+        with system_errors("cannot write the plan: {strerror}", str(folder), kind=AttnError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / NAME).exists():
+                _write_to_disk(plan, beside)
+                with suppress(FileExistsError):  # who comes second compares
+                    os.link(beside, folder / NAME)
+                    return plan
+            old_plan = _read_plan(folder)
+            _check_same_scan(old_plan, plan, folder)
+            measures = replace(old_plan.measures, metric_files=plan.measures.metric_files)
+            moved = replace(old_plan, files=plan.files, measures=measures)
+            if moved != old_plan:
+                _write_to_disk(moved, beside)
+                os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
+                withdraw(old_plan.files, folder)
+            return moved
     finally:
         with suppress(OSError):
             beside.unlink()
 
 
-def _write_beside(plan: ScanPlan, path: Path) -> None:
-    """Write a plan to the disk under a name that nobody reads."""
+def _write_to_disk(plan: ScanPlan, path: Path) -> None:
+    """Write a plan to a file that is on the disk then. Raises LimitError for a plan that nobody would read again."""
     raw = msgspec.json.format(msgspec.json.encode(_plan_fields(plan)), indent=1)
     if len(raw) > LARGEST:
         raise LimitError(
@@ -270,16 +259,10 @@ def read_plan(folder: Path) -> ScanPlan:
 
 
 def _read_plan(folder: Path) -> ScanPlan:
+    """The plan of a scan, which may be one of other shards."""
     path = folder / NAME
-    with system_errors("there is no scan here: {strerror}", str(path), expected=EXPECTED):
-        path.stat()
-    raw = read_regular(path, what=EXPECTED, limit=LARGEST)
-    try:
-        plan = msgspec.json.decode(raw, type=ScanPlan)
-    except RecursionError as error:
-        raise nesting_error(str(path), EXPECTED) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InputError("this is no plan of a scan: {error}", where=str(path), error=error) from error
+    missing = message("there is no scan here: {strerror}")
+    plan = read_json(path, ScanPlan, missing=missing, damaged=message("this is no plan of a scan: {error}"))
     if (layers := plan.model.layers) != (count := len(plan.model.heads)):
         reason = message("{layers} layers with heads of {count}", layers=layers, count=count)
         raise InputError("this is no plan of a scan: {reason}", where=str(path), reason=reason)
@@ -288,11 +271,28 @@ def _read_plan(folder: Path) -> ScanPlan:
     return plan
 
 
-def _agree(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
+def read_json(path: Path, kind: type[T], *, missing: str, damaged: str) -> T:
+    """What a JSON file of a scan's folder holds, as a `kind`. Raises InputError where it is not there, `missing` with a
+    place {strerror}, or is no such thing, `damaged` with a place {error}."""
+    with system_errors(missing, str(path), expected=EXPECTED):
+        path.stat()
+    raw = read_regular(path, what=EXPECTED, limit=LARGEST)
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except RecursionError as error:
+        raise nesting_error(str(path), EXPECTED) from error
+    except ValueError as error:
+        raise InputError(damaged, where=str(path), error=error) from error
+
+
+def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
+    """Raise UsageError where a folder's plan is that of another scan, naming the first difference; what the new one
+    left in the folder is deleted then."""
     old, new = _comparable(old_plan), _comparable(new_plan)
     if old == new:
         return
-    name, before, now = _difference(old, new, "")
+    withdraw(new_plan.files, folder, new_plan.choice.duplicates)
+    name, before, now = _first_difference(old, new, "")
     raise UsageError(
         "this folder holds another scan: its {name} is {before}, and {now} is asked for",
         where=str(folder),
@@ -310,8 +310,8 @@ def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
     kept: set[Path] = set()
     with suppress(AttnError):
         old_plan = _read_plan(folder)
-        kept = _beside(old_plan.files, folder, old_plan.choice.duplicates)
-    for path in _beside(files, folder, duplicates) - kept:
+        kept = _files_in_folder(old_plan.files, folder, old_plan.choice.duplicates)
+    for path in _files_in_folder(files, folder, duplicates) - kept:
         with suppress(OSError):
             path.unlink()
 
@@ -321,7 +321,7 @@ def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
     folders that were made for it, innermost first."""
     shards = range(len(plan.shards))
     paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]
-    paths += [*_beside(plan.files, folder, plan.choice.duplicates), folder / NAME]
+    paths += [*_files_in_folder(plan.files, folder, plan.choice.duplicates), folder / NAME]
     for path in paths:
         with suppress(OSError):
             path.unlink()
@@ -331,46 +331,42 @@ def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
             path.rmdir()
 
 
-def _beside(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
-    """The files that a plan speaks of and that stand in its folder."""
+def _files_in_folder(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
+    """The files that a plan speaks of and that stand in its folder: copies, and the list of repeated texts with this
+    digest."""
     paths = {folder / COPIES / file.path for file in files if file.copied}
-    return paths | ({folder / name_of(duplicates)} if duplicates else set())
+    return paths | ({folder / name_of_duplicates(duplicates)} if duplicates else set())
 
 
-def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
-    """The first place where two plans differ, with both values in short."""
+def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
+    """Where two values of plans differ first, such as `model.heads[3]`, with both values in few words. name: of these
+    values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if old[key] != new.get(key):
-                return _difference(old[key], new.get(key), f"{name}.{key}" if name else key)
+                return _first_difference(old[key], new.get(key), f"{name}.{key}" if name else key)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         for index, (old_entry, new_entry) in enumerate(zip(old, new, strict=True)):
             if old_entry != new_entry:
-                return _difference(old_entry, new_entry, f"{name}[{index}]")
-    return name, _short(old, new), _short(new, old)
+                return _first_difference(old_entry, new_entry, f"{name}[{index}]")
+    return name, _in_few_words(old, new), _in_few_words(new, old)
 
 
-def _short(value: Any, second: Any) -> str:
-    """A value in few words; of a list how long it is, and the names that the other list lacks."""
+def _in_few_words(value: Any, second: Any) -> str:
+    """A value as an error tells it; of a list how long it is, and the names of entries that the second list lacks."""
     if not isinstance(value, list | tuple | dict):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:77]}…"
-    entry_names = [_name(entry) for entry in value if not isinstance(second, list | tuple) or entry not in second]
-    names = [name for name in entry_names if name]
+    entries = [entry for entry in value if not isinstance(second, list | tuple) or entry not in second]
+    # an entry is called by its text, or by the first of several
+    firsts = [entry[0] if isinstance(entry, list | tuple) and entry else entry for entry in entries]
+    names = [first for first in firsts if first and isinstance(first, str)]
     if not names:
         return f"{len(value)} entries"
+    more = " …" if len(names) > NAMES else ""
     return message(
-        "{value} entries with {names}{value_2}",
-        value=len(value),
-        names=listing(names[:NAMES]),
-        value_2=" …" if len(names) > NAMES else "",
+        "{value} entries with {names}{value_2}", value=len(value), names=listing(names[:NAMES]), value_2=more
     )
-
-
-def _name(entry: Any) -> str:
-    """What an entry of a list is called by: a text itself, or the first of several; "" for others."""
-    first = entry[0] if isinstance(entry, list | tuple) and entry else entry
-    return first if isinstance(first, str) else ""
 
 
 @dataclass(frozen=True)
@@ -407,108 +403,102 @@ def make_plan(
     folder: Path,
     *,
     stdin: BinaryIO,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = ignore,
 ) -> ScanPlan:
-    """The plan of a scan of `wanted.corpus` with a model called `name`. folder: the scan's; copies go there.
+    """The plan of a scan of `request.corpus` with a model called `name`. folder: the scan's; copies go there.
 
     note: told what is decided on the way, such as that repeated texts are not looked for.
     Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that cannot be scanned.
     """
     check_model(model)
+    measures = _plan_measures(request, model)
     with _withdraw_on_failure(folder) as files:
-        return _make_plan(request, model, name, folder, stdin, note, files)
+        names = find(request.corpus, out=folder, note=note)
+        shards = _take_in_corpus(names, request, folder, stdin, files)
+        if not shards:
+            raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
+        from attncli.arrays.torch_backend import capability
+
+        isa, _, version = capability().partition(" · torch ")
+        choice = Choice(
+            max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown
+        )
+        scan_plan = ScanPlan(
+            schema=SCHEMA,
+            version=__version__,
+            model=_plan_model(model, name),
+            measures=measures,
+            choice=choice,
+            files=tuple(files),
+            shards=tuple(shards),
+            seed=request.seed,
+            dtype=model.backend.dtype,
+            device=model.backend.device,
+            isa=f"{platform.machine()} · {isa}",
+            torch=version,
+        )
+        if request.cluster and not any(record.cluster for record in planned_records(scan_plan, folder)):
+            raise InputError(
+                "no record has a field {cluster}",
+                where=names[0],
+                expected="--cluster FIELD of the records",
+                cluster=repr(request.cluster),
+            )
+        choice = _choose_texts(request, scan_plan, folder, note)
+        scores = repeat_scores(model, EVERY, seed=request.seed) if request.labels else {}
+        repeats = [
+            (layer, head, score["repeats_duplicate"], score["repeats_induction"])
+            for (layer, head), score in sorted(scores.items())
+        ]
+        return replace(scan_plan, choice=choice, repeats=tuple(repeats))
 
 
-def _make_plan(
-    request: ScanRequest,
-    model: Model,
-    name: str,
-    folder: Path,
-    stdin: BinaryIO,
-    note: Callable[[str], None] | None,
-    files: list[File],
-) -> ScanPlan:
-    """The plan; see `make`. files: takes the files of the corpus as they are taken in."""
+def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
+    """What is measured. Raises UsageError for heads or metrics that there are none of."""
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
     metrics = in_order((*request.metrics, *(NEEDED if request.labels else ())))
-    for metric in metrics:
-        column_metric(metric)
+    versions = tuple((metric, metric_version(metric)) for metric in metrics)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)
     for pattern in request.effects[1:]:
         _check_heads(shard_files.parse_heads(pattern), model)
     why_heads = [pair for pattern in request.why for pair in shard_files.parse_heads(pattern)]
     _check_heads(why_heads, model)
-    names = find(request.corpus, out=folder, note=note or (lambda message: None))
+    return MeasurePlan(
+        versions,
+        request.labels,
+        request.words,
+        request.rows,
+        request.find,
+        request.top,
+        request.effects,
+        request.examples,
+        mask_places(model.spec) if request.links and not request.words else (),
+        metric_files,
+        plan_parts(model, list(dict.fromkeys(why_heads))) if why_heads else (),
+    )
+
+
+def _take_in_corpus(
+    names: list[str], request: ScanRequest, folder: Path, stdin: BinaryIO, files: list[File]
+) -> list[tuple[Range, ...]]:
+    """The ranges of each shard. names: of the corpus's files, sorted here as the folder's plan has them. files: takes
+    each file as soon as it is there."""
     size = ShardSize(request.shard, request.shard, 0) if request.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
-
-    def taken_in() -> list[tuple[Range, ...]]:
-        _, shards = intake.take_in(
-            names, request.format, folder / COPIES, size=size, stdin=stdin, cluster=request.cluster, files=files
-        )
-        return shards
-
-    shards = taken_in()
-    order = _order_there(files, folder)
+    take_in = partial(intake.take_in, size=size, stdin=stdin, cluster=request.cluster, files=files)
+    _, shards = take_in(names, request.format, folder / COPIES)
+    order = _order_of_old_plan(files, folder)
     if order != sorted(order) and "-" not in names:
-        names = [names[at] for at in order]
+        names[:] = [names[at] for at in order]
         files.clear()
-        shards = taken_in()
+        _, shards = take_in(names, request.format, folder / COPIES)
     if request.cluster and all(file.format.kind == "lines" for file in files):
         raise UsageError(
             "--cluster {cluster} names a field, and lines of text have none",
             expected="a corpus of .jsonl or .parquet",
             cluster=repr(request.cluster),
         )
-    if not shards:
-        raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
-    from attncli.arrays.torch_backend import capability
-
-    isa, _, version = capability().partition(" · torch ")
-    scan_plan = ScanPlan(
-        schema=SCHEMA,
-        version=__version__,
-        model=_model(model, name),
-        measures=MeasurePlan(
-            tuple((metric, metric_version(metric)) for metric in metrics),
-            request.labels,
-            request.words,
-            request.rows,
-            request.find,
-            request.top,
-            request.effects,
-            request.examples,
-            mask_places(model.spec) if request.links and not request.words else (),
-            metric_files,
-            plan_parts(model, list(dict.fromkeys(why_heads))) if why_heads else (),
-        ),
-        choice=Choice(
-            max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown
-        ),
-        files=tuple(files),
-        shards=tuple(shards),
-        seed=request.seed,
-        dtype=model.backend.dtype,
-        device=model.backend.device,
-        isa=f"{platform.machine()} · {isa}",
-        torch=version,
-    )
-    if request.cluster and not any(record.cluster for record in planned_records(scan_plan, folder)):
-        raise InputError(
-            "no record has a field {cluster}",
-            where=names[0],
-            expected="--cluster FIELD of the records",
-            cluster=repr(request.cluster),
-        )
-    scan_plan = replace(scan_plan, choice=_choice(request, scan_plan, folder, note))
-    if not request.labels:
-        return scan_plan
-    scores = repeat_scores(model, EVERY, seed=request.seed)
-    repeats = [
-        (layer, head, score["repeats_duplicate"], score["repeats_induction"])
-        for (layer, head), score in sorted(scores.items())
-    ]
-    return replace(scan_plan, repeats=tuple(repeats))
+    return shards
 
 
 @contextmanager
@@ -527,7 +517,7 @@ def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
         raise
 
 
-def _order_there(files: Sequence[File], folder: Path) -> list[int]:
+def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
     """The files in the order in which the folder's plan has the same bytes, as numbers; in their own where it has no
     plan, or one of another corpus. Files of a folder that were renamed go by in another order."""
     own = list(range(len(files)))
@@ -568,21 +558,16 @@ def planned_records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
         yield from intake.records(scan_plan.files, shard, folder / COPIES, scan_plan.choice.cluster)
 
 
-def _choice(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Callable[[str], None] | None) -> Choice:
+def _choose_texts(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Callable[[str], None]) -> Choice:
+    """Which texts count: the plan's choice, without repeated texts and with a sample drawn, where that is asked for."""
     left_out: set[tuple[int, int]] = set()
-    choice = scan_plan.choice
-    if request.dedupe:
-        if scan_plan.texts > intake.MOST:
-            if note is not None:
-                note(
-                    message(
-                        "repeated texts are not looked for: the corpus has more than {most:,} records", most=intake.MOST
-                    )
-                )
-        else:
-            repeats = intake.find_repeated(planned_records(scan_plan, folder))
-            left_out = set(repeats)
-            choice = replace(choice, duplicates=intake.write_duplicates(folder, repeats))
+    choice, most = scan_plan.choice, intake.MOST
+    if request.dedupe and scan_plan.texts > most:
+        note(message("repeated texts are not looked for: the corpus has more than {most:,} records", most=most))
+    elif request.dedupe:
+        repeats = intake.find_repeated(planned_records(scan_plan, folder))
+        left_out = set(repeats)
+        choice = replace(choice, duplicates=intake.write_duplicates(folder, repeats))
     if request.sample:
         threshold = intake.sample_threshold(planned_records(scan_plan, folder), request.sample, request.seed, left_out)
         choice = replace(choice, sample=request.sample, threshold=threshold)
@@ -611,14 +596,14 @@ def check_model(model: Model) -> None:
 
 
 def _depends_on_text(mask: Mask) -> bool:
-    match mask:
-        case AllOf(parts) | AnyOf(parts):
-            return any(_depends_on_text(part) for part in parts)
-        case _:
-            return isinstance(mask, MatrixMask | Hashed | SameBucket) and not isinstance(mask, Everywhere)
+    """Whether positions alone do not tell which keys a mask hides."""
+    if isinstance(mask, AllOf | AnyOf):
+        return any(map(_depends_on_text, mask.parts))
+    return isinstance(mask, MatrixMask | Hashed | SameBucket)
 
 
 def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
+    """Raise UsageError for a (layer, head) that the model does not have."""
     for layer, head in heads:
         if layer >= len(model.spec.blocks) or head >= model.spec.blocks[layer].attention.heads:
             first = model.spec.blocks[0].attention.heads
@@ -646,24 +631,20 @@ def digest_of(model: Model) -> str:
     return total.hexdigest()
 
 
-def _model(model: Model, name: str) -> ModelPlan:
+def _plan_model(model: Model, name: str) -> ModelPlan:
+    """What the plan says of a model. name: as asked for."""
     assert isinstance(model.store, CheckpointStore)
     tokenizer = model.store.checkpoint.tokenizer_path
+    tokenizer_digest = "" if tokenizer is None else digest(tokenizer)
     heads = tuple(block.attention.heads for block in model.spec.blocks)
     requests = map(parse_adapter, model.identity.adapters)
-    return ModelPlan(
-        name,
-        digest_of(model),
-        "" if tokenizer is None else digest(tokenizer),
-        len(model.spec.blocks),
-        heads,
-        tuple(structs.replace(request, folder=request.folder.absolute()).label for request in requests),
-    )
+    adapters = tuple(structs.replace(request, folder=request.folder.absolute()).label for request in requests)
+    return ModelPlan(name, digest_of(model), tokenizer_digest, len(heads), heads, adapters)
 
 
 def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:
     """Raise InputError unless a model is the one that was scanned, wherever it is now. name: as asked for."""
-    if replace(_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters) != scan_plan.model:
+    if replace(_plan_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters) != scan_plan.model:
         raise InputError(
             "this is another model than the one that was scanned",
             where=name,

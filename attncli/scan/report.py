@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,12 @@ from msgspec.structs import replace
 
 from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.inputs.files import nesting_error, read_regular, system_errors
+from attncli.inputs.files import read_regular
 from attncli.language import listing, message
 from attncli.measure.labels import LABELS, MARGIN, Label
 from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
-from attncli.measure.row_facts import Floats, Ints
+from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
@@ -47,7 +49,7 @@ from attncli.scan.document import (
     StratumExample,
 )
 from attncli.scan.frequent_links import PairCount, pairs_memory
-from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
+from attncli.scan.plan import EXPECTED, read_json, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
     EVENER,
@@ -108,7 +110,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
     reasons = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
     return ScanDocument(
         version=__version__,
-        plan=_plan(totals),
+        plan=_plan_part(totals),
         done=DonePart(
             shards=[len(totals.done_shards), len(plan.shards)],
             texts=totals.counts.get("texts", 0),
@@ -120,14 +122,14 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
             | {reason: count for reason, count in totals.counts.items() if reason in (UNKNOWN, UNTOKENIZED)},
         ),
-        **_of_heads(totals),
+        **_head_fields(totals),
         digest=totals.digest() if totals.done_shards else None,
-        warnings=[*((MIXED,) if totals.mixed else ()), *_unknown(totals.counts)],
+        warnings=[*((MIXED,) if totals.mixed else ()), *_unknown_word_warnings(totals.counts)],
     )
 
 
-def _of_heads(totals: Totals) -> dict[str, Any]:
-    """The heads, and what they have in common; before a shard is done there are none."""
+def _head_fields(totals: Totals) -> dict[str, Any]:
+    """The document's fields about heads, layers and texts by name; before a shard is done there are no heads."""
     if not totals.done_shards:
         return {"heads": []}
     heads = _Heads(totals)
@@ -142,8 +144,8 @@ def _of_heads(totals: Totals) -> dict[str, Any]:
     }
 
 
-def _unknown(counts: Mapping[str, int]) -> list[str]:
-    """What a reader must know of words that the model does not know."""
+def _unknown_word_warnings(counts: Mapping[str, int]) -> list[str]:
+    """A warning of words that the model does not know; none where it knows all."""
     texts, tokens = counts.get("unknown_texts", 0), counts.get("unknown_tokens", 0)
     if not texts:
         return []
@@ -172,20 +174,12 @@ def write(document: ScanDocument, folder: Path) -> None:
 
 def read_report(folder: Path) -> ScanDocument:
     """The document of a scan's folder. Raises InputError where there is none, or it is damaged."""
-    path = folder / NAME
-    with system_errors("there is no finished scan here: {strerror}", str(path), expected=EXPECTED):
-        path.stat()
-    raw = read_regular(path, what=EXPECTED, limit=LARGEST)
-    try:
-        document = json.decode(raw, type=ScanDocument)
-    except RecursionError as error:
-        raise nesting_error(str(path), EXPECTED) from error
-    except ValueError as error:
-        raise InputError("this is no document of a scan: {error}", where=str(path), error=error) from error
+    path, missing = folder / NAME, message("there is no finished scan here: {strerror}")
+    document = read_json(path, ScanDocument, missing=missing, damaged=message("this is no document of a scan: {error}"))
     check(document, str(path))
     # a file has the English of its warnings alone: here they are messages again, which have other languages
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
-    messages = {text: text for text in (MIXED, *_unknown(counts))}
+    messages = {text: text for text in (MIXED, *_unknown_word_warnings(counts))}
     return replace(document, warnings=[messages.get(text, text) for text in document.warnings])
 
 
@@ -194,8 +188,11 @@ def failures(folder: Path) -> list[ShardOutcome]:
     return [ShardOutcome(shard, reason) for shard, reason in sorted(failure_reasons(folder).items())]
 
 
-def _plan(totals: Totals) -> PlanPart:
-    plan: ScanPlan = totals.plan
+def _plan_part(totals: Totals) -> PlanPart:
+    """The document's part about the plan, with the machines that computed the shards."""
+    plan, measures, heads = totals.plan, totals.plan.measures, len(totals.plan.heads)
+    memory = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
+    memory += pairs_memory(heads) if measures.links else 0
     return PlanPart(
         digest=plan.digest,
         model=plan.model.name,
@@ -207,19 +204,13 @@ def _plan(totals: Totals) -> PlanPart:
         dtype=plan.dtype,
         threads=plan.threads,
         isa=sorted({f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}),
-        labels=plan.measures.labels,
-        words=plan.measures.words,
-        find=list(plan.measures.find),
-        effects=list(plan.measures.effects),
-        why=[f"L{layer}H{head}" for layer, head, _ in plan.measures.why] or UNSET,
-        sample_memory=_sample_memory(totals) or UNSET,
+        labels=measures.labels,
+        words=measures.words,
+        find=list(measures.find),
+        effects=list(measures.effects),
+        why=[f"L{layer}H{head}" for layer, head, _ in measures.why] or UNSET,
+        sample_memory=memory or UNSET,
     )
-
-
-def _sample_memory(totals: Totals) -> int:
-    measures, heads = totals.plan.measures, len(totals.plan.heads)
-    samples = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
-    return samples + (pairs_memory(heads) if measures.links else 0)
 
 
 def head_document(document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None) -> ScanDocument:
@@ -250,6 +241,7 @@ class _Heads:
     def __init__(self, totals: Totals) -> None:
         self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
         self.texts = totals.whole("texts")
+        self._repeats = {(layer, head): scores for layer, head, *scores in totals.plan.repeats}
         # each is the size of a scan's tables: made once, not for every head
         self.counts = {name: totals.count_total(name) for name in COUNTED if name in totals.low}
         self.strata_value = totals.whole("strata_value")
@@ -259,14 +251,14 @@ class _Heads:
             self.baseline = totals.whole("baseline") / self.texts
             self.deviation = np.sqrt(variance(self.texts, totals.whole("value"), totals.strata_square.sum(0)))
         self.interval, self.units = self._intervals()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            alone = float(np.nanmedian(self.units / self.texts)) if self.texts.any() else 1.0
+        # how many of the texts vary by themselves, as a share: all, unless documents or repeated texts count
+        self.alone = 1.0 if np.isnan(alone) else alone
         self.sampled: dict[tuple[int, int], int] = {}
-        self._sample_bins = self._bins_of_sample()
-
-    def _bins_of_sample(self) -> Ints:
-        """The bin of each number of the samples [column, head, place]."""
-        sample = self.totals.sample
-        values = sample.values / UNIT
-        return np.stack([scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)])
+        values = totals.sample.values / UNIT
+        # the bin of each number of the samples [column, head, place]
+        self._sample_bins = np.stack([scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)])
 
     def _intervals(self) -> tuple[Floats, Floats]:
         """The interval of each mean [2, column, head], and of how many texts or clusters [column, head]."""
@@ -297,6 +289,7 @@ class _Heads:
         return np.stack(intervals, 1), units
 
     def parts(self) -> list[ScanHead]:
+        """Every head, in the plan's order."""
         return [
             ScanHead(
                 layer=layer,
@@ -317,7 +310,7 @@ class _Heads:
         ]
 
     def layers(self) -> list[ScanLayer]:
-        """What is a layer's stands in its first head's column."""
+        """The layers: what is a layer's stands in its first head's column."""
         column = self.columns.index(MASSIVE)
         parts = []
         for place, (layer, head) in enumerate(self.totals.plan.heads):
@@ -325,51 +318,50 @@ class _Heads:
                 continue
             texts = int(self.texts[column, place])
             texts_with_one = texts - int(self.counts["histogram"][place, self.bins[column]][0])
-            alone = self._alone()
-            share = wilson(texts_with_one * alone, texts * alone)
-            parts.append(
-                ScanLayer(
-                    layer=layer,
-                    massive=self._metric(column, place),
-                    share=texts_with_one / texts if texts else None,
-                    share_ci95=_ends(share),
-                    top=[example for example in self._examples(place, MASSIVE) if example.value],
-                )
+            part = ScanLayer(
+                layer=layer,
+                massive=self._metric(column, place),
+                share=texts_with_one / texts if texts else None,
+                share_ci95=wilson(texts_with_one * self.alone, texts * self.alone),
+                top=[example for example in self._examples(place, is_layer=True) if example.value],
             )
+            parts.append(part)
         return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
+        """The document's part about a metric of a head."""
         return ScanMetric(
             texts=int(self.texts[column, place]),
             rows=int(self.counts["rows"][column, place]),
-            mean_texts=_number(self.mean[column, place]),
-            mean_rows=_number(self.by_row[column, place]),
-            sd=_number(self.deviation[column, place]),
+            mean_texts=_known_number(self.mean[column, place]),
+            mean_rows=_known_number(self.by_row[column, place]),
+            sd=_known_number(self.deviation[column, place]),
             quantiles=self._quantiles(column, place),
             quantile_error=scale_named(self.columns[column]).error,
-            ci95=self._interval(column, place),
-            baseline=None if self.columns[column] in (MOVED, MASSIVE) else _number(self.baseline[column, place]),
+            ci95=_known_interval(self.interval[:, column, place]),
+            baseline=None if self.columns[column] in (MOVED, MASSIVE) else _known_number(self.baseline[column, place]),
             strata=self._strata(column, place),
         )
 
     def _quantiles(self, column: int, place: int) -> dict[str, float | None]:
         """Quantiles from the histogram; of texts that are all the same what they have, not the middle of its bin."""
         if self.deviation[column, place] == 0:
-            return dict.fromkeys(QUANTILES, _number(self.mean[column, place]))
+            return dict.fromkeys(QUANTILES, _known_number(self.mean[column, place]))
         histogram = self.counts["histogram"][place, self.bins[column]]
         values = quantiles(histogram, scale_named(self.columns[column]), tuple(QUANTILES.values()))
         return dict(zip(QUANTILES, values, strict=True))
 
     def _effect(self, place: int) -> ScanEffect | UnsetType:
+        """What taking a head away changes; unset for a head that was not."""
         column = self.columns.index(EFFECT) if EFFECT in self.columns else -1
         if column < 0 or not self.texts[column, place]:
             return UNSET
         return ScanEffect(
             texts=int(self.texts[column, place]),
-            mean=_number(self.mean[column, place]),
-            sd=_number(self.deviation[column, place]),
+            mean=_known_number(self.mean[column, place]),
+            sd=_known_number(self.deviation[column, place]),
             quantiles=self._quantiles(column, place),
-            ci95=self._interval(column, place),
+            ci95=_known_interval(self.interval[:, column, place]),
         )
 
     def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
@@ -388,53 +380,36 @@ class _Heads:
         replicates = self.totals.whole("why_replicate_value")[:, :, number, : len(names)]
         units = min(texts, int(np.nanmin(self.units)))
         ends = ratio_interval(shares, replicates[totals > 0] / totals[totals > 0, None, None], units)
-        rows = []
-        for place, name in enumerate(names):
-            if not values[:, place].any():
-                continue
-            bounds = [
-                None if np.isnan(ends[:, side, place]).any() else ends[:, side, place].tolist() for side in (0, 1)
-            ]
-            rows.append(
-                ScanWhyPart(
-                    **part_of(name)._asdict(),
-                    query_share=float(shares[0, place]), query_ci95=bounds[0],
-                    key_share=float(shares[1, place]), key_ci95=bounds[1],
-                )
-            )  # fmt: skip
+        rows = [
+            ScanWhyPart(
+                **part_of(name)._asdict(),
+                query_share=float(shares[0, place]), query_ci95=_known_interval(ends[:, 0, place]),
+                key_share=float(shares[1, place]), key_ci95=_known_interval(ends[:, 1, place]),
+            )
+            for place, name in enumerate(names) if values[:, place].any()
+        ]  # fmt: skip
         return ScanWhy(texts=texts, advantage=float(total / texts), parts=rows)
 
-    def _interval(self, column: int, place: int) -> list[float] | None:
-        bounds = self.interval[:, column, place]
-        return None if np.isnan(bounds).any() else [float(bounds[0]), float(bounds[1])]
-
     def _strata(self, column: int, place: int) -> list[Stratum]:
-        text_counts, value = self.counts["strata_texts"], self.strata_value
+        """The mean of a metric of a head in each stratum of lengths that has texts."""
+        counts, values = self.counts["strata_texts"][:, column, place], self.strata_value[:, column, place]
         return [
-            Stratum(
-                most=STRATA[stratum] if stratum < len(STRATA) else None,
-                texts=int(count),
-                mean=float(value[stratum, column, place] / count),
-            )
-            for stratum, count in enumerate(text_counts[:, column, place])
+            Stratum(most=most, texts=int(count), mean=float(value / count))
+            for most, count, value in zip((*STRATA, None), counts, values, strict=True)
             if count
         ]
 
     def _labels(self, place: int) -> list[ScanLabel]:
-        labels = []
-        repeats = {(layer, head): scores for layer, head, *scores in self.totals.plan.repeats}
-        for label in LABELS.values():
-            scan_label = (
-                self._repeat_label(label, repeats, place)
-                if label.score.startswith("repeats_")
-                else self._label(label, place)
-            )
-            if scan_label is not None:
-                labels.append(scan_label)
-        return labels
+        """The labels that a head earns over the corpus, may earn, or earns in a text."""
+        labels = (
+            self._repeat_label(label, place) if label.score.startswith("repeats_") else self._metric_label(label, place)
+            for label in LABELS.values()
+        )
+        return [label for label in labels if label is not None]
 
-    def _repeat_label(self, label: Label, repeats: dict[tuple[int, int], list[float]], place: int) -> ScanLabel | None:
-        scores = repeats.get(self.totals.plan.heads[place])
+    def _repeat_label(self, label: Label, place: int) -> ScanLabel | None:
+        """A label that random repeats decide; None for a head that does not earn it."""
+        scores = self._repeats.get(self.totals.plan.heads[place])
         score = None if scores is None else scores[label.score == "repeats_induction"]
         if score is None or score < label.threshold:
             return None
@@ -443,19 +418,19 @@ class _Heads:
             ci95=None, earned=True, borderline=False,
         )  # fmt: skip
 
-    def _label(self, label: Label, place: int) -> ScanLabel | None:
+    def _metric_label(self, label: Label, place: int) -> ScanLabel | None:
+        """A label that a metric decides; None for a head that neither earns nor may earn it, in no text."""
         column = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
         earned_in = int(self.counts["label_texts"][METRIC_LABELS.index(label), place])
         texts = int(self.texts[column, place])
         score, even = self.mean[column, place], self.baseline[column, place]
-        between = self._interval(column, place)
+        between = _known_interval(self.interval[:, column, place])
         least = label.threshold if label.name == "broad" else max(label.threshold, MARGIN * even)
         is_earned = bool(score >= least)
         borderline = between is None or between[0] < least <= between[1]
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
         alone = float(self.units[column, place] / texts) if texts else 0.0
-        share = wilson(earned_in * alone, texts * alone)
         detail = None
         if label.score == "positional":
             offsets = self.counts["label_offsets"][place]
@@ -463,16 +438,17 @@ class _Heads:
         return ScanLabel(
             name=label.name,
             detail=detail,
-            score=_number(score),
+            score=_known_number(score),
             threshold=label.threshold,
             texts=earned_in / texts if texts else None,
-            texts_ci95=None if share is None else list(share),
+            texts_ci95=wilson(earned_in * alone, texts * alone),
             ci95=between,
             earned=is_earned,
             borderline=borderline,
         )
 
     def _sample(self, place: int) -> list[StratumExample] | UnsetType:
+        """The texts of a head's sample that stand for the deciles of each metric, then for all texts."""
         sample, count = self.totals.sample, self.totals.plan.measures.examples
         if not count:
             return UNSET
@@ -496,11 +472,11 @@ class _Heads:
         return examples
 
     def _links(self, place: int, layer: int) -> list[FrequentLink] | UnsetType:
+        """The most frequent pairs of tokens that a head's strongest links go between."""
         links, masks = self.totals.links, self.totals.plan.measures.links
         if not masks:
             return UNSET
-        texts = self.totals.counts.get("texts", 0)
-        alone = self._alone()
+        texts, alone = self.totals.counts.get("texts", 0), self.alone
         return [
             FrequentLink(
                 query=FrequentToken(id=pair.query, text=links.texts[pair.query]),
@@ -508,7 +484,7 @@ class _Heads:
                 links=pair.links,
                 most=pair.most,
                 texts=pair.texts,
-                share_ci95=_ends(wilson(pair.texts * alone, texts * alone)),
+                share_ci95=wilson(pair.texts * alone, texts * alone),
                 chance=pair.chance,
                 lift=pair.links / pair.chance if pair.chance > 0 else None,
                 lift_ci95=lift_interval(pair, texts, alone),
@@ -516,18 +492,12 @@ class _Heads:
             for pair in links.most_frequent(place, masks[layer], FREQUENT)
         ]
 
-    def _alone(self) -> float:
-        """How many of the texts vary by themselves, as a share: all, unless documents or repeated texts count."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = float(np.nanmedian(self.units / self.texts)) if self.texts.any() else 1.0
-        return 1.0 if np.isnan(share) else share
-
-    def _examples(self, place: int, of_layer: str = "") -> list[ScanExample]:
-        """The strongest texts of a head; of_layer: of a metric of its layer alone."""
+    def _examples(self, place: int, *, is_layer: bool = False) -> list[ScanExample]:
+        """The strongest texts of a head; is_layer: those of its layer's massive activations."""
         arrays, totals = self.totals.examples, self.totals
         examples = []
         for column, name in enumerate(self.columns):
-            if name == POSITIONAL or (name == MASSIVE) != bool(of_layer):
+            if name == POSITIONAL or (name == MASSIVE) != is_layer:
                 continue
             for rank in range(arrays["value"].shape[-1]):
                 value, file, line, query, key = (
@@ -566,12 +536,14 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
     return [lift * math.exp(-width), lift * math.exp(width)]
 
 
-def _ends(between: tuple[float, float] | None) -> list[float] | None:
-    return None if between is None else list(between)
-
-
-def _number(value: Floats | float) -> float | None:
+def _known_number(value: Floats | float) -> float | None:
+    """A number of a document; None for NaN."""
     return None if np.isnan(value) else float(value)
+
+
+def _known_interval(ends: Floats) -> list[float] | None:
+    """An interval of a document; None where an end is NaN."""
+    return None if np.isnan(ends).any() else ends.tolist()
 
 
 FEWER = 0.75
@@ -584,7 +556,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     Means are compared within strata of length that both have, as many numbers depend on it. Raises InputError for an
     unfinished scan, UsageError for scans that share no heads or metrics.
     """
-    first, second = (_totals_of(folder) for folder in (a, b))
+    first, second = _read_totals(a), _read_totals(b)
     if first.plan.model.heads != second.plan.model.heads:
         raise UsageError(
             "one scan has {heads} heads, the other {heads_2}",
@@ -595,10 +567,14 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     common = [name for name in first.plan.metrics if name in second.plan.metrics and name != MASSIVE]
     if not common:
         raise UsageError("the scans have no metric in common", expected=listing(first.plan.metrics))
-    is_paired = _texts_of(first) == _texts_of(second)
-    sides = _Sides(first, second, is_paired)
+    is_paired = _text_selection(first) == _text_selection(second)
+    a_side, b_side = _Side(first), _Side(second)
+    has_texts = a_side.has_texts & b_side.has_texts
     row_pairs = [
-        row for name in common for place in range(len(first.plan.heads)) if (row := sides.row(name, place)) is not None
+        row
+        for name in common
+        for place in range(len(first.plan.heads))
+        if (row := _difference_of_head(name, place, a_side, b_side, is_paired=is_paired)) is not None
     ]
     q_values = iter(benjamini_hochberg([row[1] for row in row_pairs if row[1] is not None]))
     rows = [replace(row, q=None if p is None else next(q_values)) for row, p in row_pairs]
@@ -609,13 +585,13 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
         b=scan_document(second).plan,
         texts=[first.counts["texts"], second.counts["texts"]],
         paired=is_paired,
-        strata=[STRATA[stratum] if stratum < len(STRATA) else None for stratum in sides.strata],
+        strata=list(compress((*STRATA, None), has_texts)),
         differences=rows,
         warnings=[] if first.plan.dtype == second.plan.dtype else [message("the scans computed in different types")],
     )
 
 
-def _texts_of(totals: Totals) -> tuple[object, ...]:
+def _text_selection(totals: Totals) -> tuple[object, ...]:
     """What decides which texts a scan counted, and how often each counts in a replicate."""
     plan, choice = totals.plan, totals.plan.choice
     files = tuple((file.sha256, file.size) for file in plan.files)
@@ -623,7 +599,8 @@ def _texts_of(totals: Totals) -> tuple[object, ...]:
     return files, plan.seed, selection, len(totals.done_shards), totals.counts["texts"]
 
 
-def _totals_of(folder: Path) -> Totals:
+def _read_totals(folder: Path) -> Totals:
+    """The totals of a scan's finished shards. Raises InputError where there are none, or none can be read."""
     totals = total(read_plan(folder), folder)
     if not totals.done_shards and totals.broken:
         shard, reason = min(totals.broken.items())
@@ -635,133 +612,133 @@ def _totals_of(folder: Path) -> Totals:
     return totals
 
 
-class _Sides:
-    """Both scans, by metric and head. strata: those that both have texts in."""
+class _Side:
+    """One of two scans that are compared: its totals as arrays."""
 
-    def __init__(self, a: Totals, b: Totals, is_paired: bool) -> None:
-        self.sides, self.is_paired = (a, b), is_paired
-        counts = [side.count_total("strata_texts").max(axis=(1, 2)) for side in self.sides]
-        self.strata = [stratum for stratum in range(len(counts[0])) if counts[0][stratum] and counts[1][stratum]]
-        self._texts = [side.count_total("strata_texts").astype(np.float64) for side in self.sides]
-        self._value = [side.whole("strata_value") for side in self.sides]
-        self._square = [side.strata_square for side in self.sides]
-        self._times = [side.whole("replicate_texts") for side in self.sides]
-        self._composition = [side.whole("replicate_strata") for side in self.sides]
+    def __init__(self, totals: Totals) -> None:
+        self.totals, self.bins = totals, bins_of(totals.columns)
+        texts = totals.count_total("strata_texts")
+        self.has_texts: Bools = texts.max(axis=(1, 2)) > 0
+        self.strata: Floats = np.stack([texts.astype(np.float64), totals.whole("strata_value"), totals.strata_square])
+        self.times, self.composition = totals.whole("replicate_texts"), totals.whole("replicate_strata")
         with np.errstate(invalid="ignore", divide="ignore"):  # a replicate without texts has no mean
-            self._replicates = [
-                side.whole("replicate_value") / times for side, times in zip(self.sides, self._times, strict=True)
-            ]
-        self._histogram = [side.count_total("histogram") for side in self.sides]
-        self._bins = [bins_of(side.columns) for side in self.sides]
+            self.replicates = totals.whole("replicate_value") / self.times
+        self.histogram = totals.count_total("histogram")
 
-    def row(self, name: str, place: int) -> tuple[ScanDifference, float | None] | None:
-        """One head's difference and its probability; None where a side has no such number."""
-        columns = [side.columns.index(name) for side in self.sides]
-        every = [
-            np.stack([whole[side][:, columns[side], place] for whole in (self._texts, self._value, self._square)])
-            for side in (0, 1)
-        ]
-        strata = [stratum for stratum in self.strata if every[0][0, stratum] and every[1][0, stratum]]
-        if not strata:
-            return None
-        within = [sums[:, strata] for sums in every]
-        share = within[0][0] + within[1][0]
-        share /= share.sum()
-        means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
-        difference = means[0] - means[1]
-        replicates = [self._replicates[side][:, columns[side], place] for side in (0, 1)]
-        fewest = min(self._units(side, columns[side], place, float(every[side][0].sum())) for side in (0, 1))
-        if fewest < LEAST_TEXTS or np.isnan(replicates).any():
-            z, between = None, None
-        elif self.is_paired:
-            units = clusters(every[0][0].sum(keepdims=True), self._times[0][:, columns[0], place])
-            z, between = _of_pairs(replicates[0] - replicates[1], difference, float(units[0]))
-        else:
-            times = [self._times[side][:, columns[side], place] for side in (0, 1)]
-            replicates = [
-                replicates[side] - self._composition_sums(side, columns[side], every[side]) / times[side]
-                for side in (0, 1)
-            ]
-            z, between = self._apart(every, within, share, replicates, times, difference)
-        delta = cliffs_delta(*(self._histogram[side][place, self._bins[side][columns[side]]] for side in (0, 1)))
-        spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
-        counts = [int(sums[0].sum()) for sums in within]
-        layer, head = self.sides[0].plan.heads[place]
-        probability = None if z is None else two_sided(z)
-        row = ScanDifference(
-            layer=layer,
-            head=head,
-            metric=name,
-            a=means[0],
-            b=means[1],
-            difference=difference,
-            ci95=between,
-            cohens_d=cohens_d((means[0], means[1]), (spreads[0], spreads[1]), (counts[0], counts[1])),
-            cliffs_delta=None if delta is None else delta[0],
-            cliffs_error=None if delta is None else delta[1],
-            z=z,
-            p=probability,
-            q=None,
+    def metric_of_head(self, name: str, place: int) -> _MetricOfHead:
+        """The numbers of a metric of one head. place: of the head among all of the model."""
+        column = self.totals.columns.index(name)
+        return _MetricOfHead(
+            np.ascontiguousarray(self.strata[:, :, column, place]),
+            self.times[:, column, place],
+            self.replicates[:, column, place],
+            self.composition[:, :, column],
+            self.histogram[place, self.bins[column]],
+            bool(self.totals.plan.choice.cluster),
         )
-        return row, probability
-
-    def _units(self, side: int, column: int, place: int, texts: float) -> float:
-        """How many texts of a side vary by themselves, or clusters of them where they belong together: as many as
-        replicates may tell of by chance."""
-        if not self.sides[side].plan.choice.cluster:
-            return texts
-        return float(clusters(np.array([texts]), self._times[side][:, column, place])[0]) / FEWER
-
-    def _composition_sums(self, side: int, column: int, strata: Floats) -> Floats:
-        """What each replicate would add up to if each of its texts were the mean of the text's stratum."""
-        means = strata[1] / np.maximum(strata[0], 1)
-        sums: Floats = self._composition[side][:, :, column] @ means
-        return sums
-
-    def _apart(
-        self,
-        every: Sequence[Floats],
-        within: Sequence[Floats],
-        share: Floats,
-        replicates: Sequence[Floats],
-        times: Sequence[Floats],
-        difference: float,
-    ) -> tuple[float | None, list[float] | None]:
-        """z of a difference within strata and its 95% interval; of scans that are no pair.
-
-        every, within: texts, sum and sum of squares of each side's strata, of all and of the shared ones. drawn,
-        times: each side's replicates, their means around those of the strata and how many texts they hold. None where
-        texts are too few.
-        Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of variance, 1946.
-        """
-        variances, doubt = [], 0.0
-        for side, plain, sums, means in zip(self.sides, every, within, replicates, strict=True):
-            spread, uncertainty = mean_variance(share, sums[0], variance(*sums))
-            effect = design_effect(means, _alone(plain)) if side.plan.choice.cluster else 1.0
-            variances.append(float(spread) * effect)
-            doubt += float(uncertainty) * effect**2
-        total = variances[0] + variances[1]
-        if math.isnan(total):
-            return None, None
-        covariance = 2 * correlation(replicates, times) * math.sqrt(variances[0] * variances[1])
-        error = math.sqrt(max(total - covariance, 0.0))
-        free = total * total / doubt if doubt > 0 else math.inf
-        width = reach(free) * error if error > 0 else 0.0
-        if math.isinf(width):
-            return None, None
-        z = deviate(difference / error, free) if error > 0 else None
-        return z, [difference - width, difference + width]
 
 
-def _alone(strata: Floats) -> float:
-    """The variance that the mean of a side's texts around those of their strata has if its texts come one by one."""
-    sampled_strata = strata[:, strata[0] > 0]
-    return float(
-        mean_variance(sampled_strata[0] / sampled_strata[0].sum(), sampled_strata[0], variance(*sampled_strata))[0]
+@dataclass(frozen=True, eq=False)
+class _MetricOfHead:
+    """A metric of one head in one scan. strata: how many texts have it, the sum of their numbers and that of the
+    squares, [3, stratum]. times, replicates: of each replicate how many texts count, and their mean; composition: how
+    many of each stratum [replicate, stratum]. histogram: [bin]. is_clustered: whether texts belong together."""
+
+    strata: Floats
+    times: Floats
+    replicates: Floats
+    composition: Floats
+    histogram: Ints
+    is_clustered: bool
+
+    @property
+    def units(self) -> float:
+        """How many texts vary by themselves, or clusters of them where they belong together: as many as replicates may
+        tell of by chance."""
+        texts = self.strata[0].sum(keepdims=True)
+        return float(clusters(texts, self.times)[0]) / FEWER if self.is_clustered else float(texts[0])
+
+
+def _difference_of_head(
+    name: str, place: int, a: _Side, b: _Side, *, is_paired: bool
+) -> tuple[ScanDifference, float | None] | None:
+    """One head's difference in a metric and its probability; None where a side has no such number."""
+    sides = a.metric_of_head(name, place), b.metric_of_head(name, place)
+    strata = np.flatnonzero((sides[0].strata[0] > 0) & (sides[1].strata[0] > 0))
+    if not strata.size:
+        return None
+    within = [side.strata[:, strata] for side in sides]
+    share = within[0][0] + within[1][0]
+    share /= share.sum()
+    means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
+    difference = means[0] - means[1]
+    if min(side.units for side in sides) < LEAST_TEXTS or any(np.isnan(side.replicates).any() for side in sides):
+        z, between = None, None
+    elif is_paired:
+        units = float(clusters(sides[0].strata[0].sum(keepdims=True), sides[0].times)[0])
+        z, between = _paired_interval(sides[0].replicates - sides[1].replicates, difference, units)
+    else:
+        z, between = _unpaired_interval(sides, within, share, difference)
+    delta, delta_error = cliffs_delta(sides[0].histogram, sides[1].histogram) or (None, None)
+    spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
+    counts = [int(sums[0].sum()) for sums in within]
+    layer, head = a.totals.plan.heads[place]
+    probability = None if z is None else two_sided(z)
+    row = ScanDifference(
+        layer=layer,
+        head=head,
+        metric=name,
+        a=means[0],
+        b=means[1],
+        difference=difference,
+        ci95=between,
+        cohens_d=cohens_d((means[0], means[1]), (spreads[0], spreads[1]), (counts[0], counts[1])),
+        cliffs_delta=delta,
+        cliffs_error=delta_error,
+        z=z,
+        p=probability,
+        q=None,
     )
+    return row, probability
 
 
-def _of_pairs(differences: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
+def _unpaired_interval(
+    sides: Sequence[_MetricOfHead], within: Sequence[Floats], share: Floats, difference: float
+) -> tuple[float | None, list[float] | None]:
+    """z of a difference within strata and its 95% interval; of scans that are no pair. None where texts are too few.
+
+    within: texts, sum and sum of squares of each side's shared strata, [3, stratum]; share: of each stratum in both.
+    Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of variance, 1946.
+    """
+    variances, replicates, doubt = [], [], 0.0
+    for side, sums in zip(sides, within, strict=True):
+        # each replicate's mean around what it would be if each of its texts were the mean of the text's stratum
+        expected = side.composition @ (side.strata[1] / np.maximum(side.strata[0], 1))
+        replicates.append(side.replicates - expected / side.times)
+        spread, uncertainty = mean_variance(share, sums[0], variance(*sums))
+        effect = design_effect(replicates[-1], _variance_alone(side.strata)) if side.is_clustered else 1.0
+        variances.append(float(spread) * effect)
+        doubt += float(uncertainty) * effect**2
+    total = variances[0] + variances[1]
+    if math.isnan(total):
+        return None, None
+    covariance = 2 * correlation(replicates, [side.times for side in sides]) * math.sqrt(variances[0] * variances[1])
+    error = math.sqrt(max(total - covariance, 0.0))
+    free = total * total / doubt if doubt > 0 else math.inf
+    width = reach(free) * error if error > 0 else 0.0
+    if math.isinf(width):
+        return None, None
+    z = deviate(difference / error, free) if error > 0 else None
+    return z, [difference - width, difference + width]
+
+
+def _variance_alone(strata: Floats) -> float:
+    """The variance that the mean of a side's texts around those of their strata has if its texts come one by one."""
+    sums = strata[:, strata[0] > 0]
+    return float(mean_variance(sums[0] / sums[0].sum(), sums[0], variance(*sums))[0])
+
+
+def _paired_interval(differences: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
     """z of pairs' difference and its 95% interval, from the differences of replicates. units: texts, or clusters of
     them; None for both where these are too few."""
     if units < LEAST_TEXTS * FEWER:

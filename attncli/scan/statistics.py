@@ -294,14 +294,14 @@ def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
     return float(np.corrcoef(means[0], means[1])[0, 1]) if alike > 3 / math.sqrt(count) else 0.0
 
 
-def wilson(successes: float, count: float) -> tuple[float, float] | None:
+def wilson(successes: float, count: float) -> list[float] | None:
     """The 95% interval of a share; None without trials. Source: Wilson, Probable inference, 1927."""
     if count == 0:
         return None
     share = successes / count
     centre = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
     half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
-    return max(centre - half, 0.0) if successes else 0.0, min(centre + half, 1.0) if successes < count else 1.0
+    return [max(centre - half, 0.0) if successes else 0.0, min(centre + half, 1.0) if successes < count else 1.0]
 
 
 def cohens_d(means: tuple[float, float], deviations: tuple[float, float], counts: tuple[int, int]) -> float | None:
