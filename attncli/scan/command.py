@@ -477,7 +477,7 @@ def _shown_scan(folder: Path) -> tuple[ScanPlan, ScanDocument]:
 def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None) -> None:
     """Raise UsageError for a metric or a head that a scan does not have."""
     from attncli.measure.layer_metrics import MASSIVE
-    from attncli.scan.totals import EFFECT
+    from attncli.scan.plan import EFFECT
 
     metric_names = [name for name in scan_plan.metrics if name != MASSIVE]
     metric_names += [EFFECT] if scan_plan.measures.effects else []

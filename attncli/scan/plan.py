@@ -59,6 +59,10 @@ MOST_TOP = 1000
 """Examples of each head and metric, at most."""
 MOST_EXAMPLES = 20
 """Examples of each decile, at most."""
+POSITIONAL = "positional"
+"""The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
+EFFECT = "effect"
+"""How far a text's last vector turns without the head; a column beside the metrics, for chosen heads."""
 MOST_MASKS = 64
 """Different masks of a model's layers, at most, under which links are counted by chance."""
 T = TypeVar("T")
@@ -165,12 +169,21 @@ class ScanPlan:
         """Names of the metrics."""
         return tuple(name for name, _ in self.measures.metrics)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of all arrays: metrics, with labels the score that no metric is, and the effect of heads."""
+        measures = self.measures
+        return (*self.metrics, *([POSITIONAL] if measures.labels else ()), *([EFFECT] if measures.effects else ()))
+
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
     corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
     values = _plan_fields(plan)
-    del values["isa"], values["repeats"], values["model"]["name"]
+    values.setdefault("torch", "")
+    for name in ("isa", "repeats"):
+        values.pop(name, None)
+    del values["model"]["name"]
     values["model"].pop("adapters", None)  # what they hold is part of the digest
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
@@ -180,11 +193,12 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
-    """What stands in the plan's file: choices that came later are there only where they were made."""
+    """What stands in the plan's file: choices that came later are there only where they were made. msgspec gives no
+    field that a plan was read without."""
     values: dict[str, Any] = msgspec.to_builtins(plan)
     for part, name in (("choice", "skip_unknown"), ("model", "adapters"), ("measures", "metric_files")):
-        if not values[part][name]:
-            del values[part][name]
+        if not values[part].get(name):
+            values[part].pop(name, None)
     return values
 
 

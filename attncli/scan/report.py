@@ -49,7 +49,7 @@ from attncli.scan.document import (
     StratumExample,
 )
 from attncli.scan.frequent_links import PairCount, pairs_memory
-from attncli.scan.plan import EXPECTED, read_json, read_plan
+from attncli.scan.plan import EFFECT, EXPECTED, POSITIONAL, read_json, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
     EVENER,
@@ -75,10 +75,8 @@ from attncli.scan.statistics import (
 from attncli.scan.text_sample import DRAWN, sample_memory, strata
 from attncli.scan.text_sample import MOST as NO_HASH
 from attncli.scan.totals import (
-    EFFECT,
     METRIC_LABELS,
     NONE,
-    POSITIONAL,
     STRATA,
     Totals,
     bins_of,
@@ -86,7 +84,7 @@ from attncli.scan.totals import (
     scale_named,
     total,
 )
-from attncli.scan.why_shares import part_of
+from attncli.scan.why_shares import parse_part_key
 from attncli.scan.worker import SKIPPED, UNKNOWN, UNTOKENIZED
 from attncli.version import __version__
 
@@ -382,7 +380,7 @@ class _Heads:
         ends = ratio_interval(shares, replicates[totals > 0] / totals[totals > 0, None, None], units)
         rows = [
             ScanWhyPart(
-                **part_of(name)._asdict(),
+                **parse_part_key(name)._asdict(),
                 query_share=float(shares[0, place]), query_ci95=_known_interval(ends[:, 0, place]),
                 key_share=float(shares[1, place]), key_ci95=_known_interval(ends[:, 1, place]),
             )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
-from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY
 from attncli.errors import UnsupportedError
@@ -17,13 +16,12 @@ from attncli.features.heads.across_heads import HeadMatrices, basis, head_matric
 from attncli.inputs.token import Token
 from attncli.measure.labels import jensen_shannon
 from attncli.measure.row_facts import Floats
-from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.scan.document import LEAST_TEXTS, AlikeHead, AlikeHeads, ScanDocument, ScanHead
 from attncli.scan.frequent_links import choosing_rows
 from attncli.scan.plan import ScanPlan
 from attncli.scan.statistics import reach
-from attncli.scan.worker import truncate
+from attncli.scan.worker import hold_weights, truncate
 
 Place = tuple[int, int]
 """(layer, head), or (file, line) of a text."""
@@ -58,7 +56,7 @@ def alike_heads(
     Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces
     via the projection kernel, 2026; of the distance: Lin, Divergence measures based on the Shannon entropy, 1991.
     """
-    held_model = _holding_weights(model)
+    held_model = hold_weights(model)
     every = plan.heads
     chosen = [every.index(place) for place in places]
     divergences = _divergences(plan, held_model, chosen, texts, progress)
@@ -176,7 +174,7 @@ def shading(
     texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's strongest link in
     the text. Texts of more than `LONGEST_SHADED` tokens are left out.
     """
-    held_model = _holding_weights(model)
+    held_model = hold_weights(model)
     texts: dict[Place, str] = {}
     heads: dict[Place, set[Place]] = {}
     for place, head_texts in texts_by_head.items():
@@ -216,10 +214,3 @@ def texts_of(document: ScanDocument, place: Place, metric: str | None) -> dict[P
             text = texts[example.text]
             shown[text.file, text.line] = text.text
     return shown
-
-
-def _holding_weights(model: Model) -> Model:
-    """The model with its weights in memory, for one text after the other."""
-    assert isinstance(model.store, CheckpointStore)
-    model.store.for_many()
-    return replace(model, store=CachedStore(model.store))

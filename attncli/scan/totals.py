@@ -21,7 +21,7 @@ from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, counts
-from attncli.scan.plan import ScanPlan
+from attncli.scan.plan import EFFECT, POSITIONAL, ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.statistics import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
 from attncli.scan.text_sample import DRAWN, TextSample
@@ -69,14 +69,14 @@ class Examples:
             for field_index, name in enumerate(("hash", "file", "line"), 1):
                 new[field_index] = places[name]
             new[4:] = links[..., head].transpose(0, 2, 1)
-            best = _best(np.concatenate([self.table[:, column, head], new], -1), self.top)
+            best = _largest_examples(np.concatenate([self.table[:, column, head], new], -1), self.top)
             best[4:, best[0] == NONE] = -1
             self.table[:, column, head] = best
 
     def take(self, shard_fields: dict[str, Ints]) -> None:
         """Take another shard's examples."""
         every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
-        self.table = _best(every, self.top)
+        self.table = _largest_examples(every, self.top)
 
     def lines(self) -> set[tuple[int, int]]:
         """Which texts are examples: (file, line)."""
@@ -84,8 +84,9 @@ class Examples:
         return set(zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True))
 
 
-def _best(every: Ints, top: int) -> Ints:
-    """The first `top` along the last axis: largest value first, then by hash, file and line."""
+def _largest_examples(every: Ints, top: int) -> Ints:
+    """The first `top` examples [field, ..., place] along the last axis: largest value first, then by hash, file and
+    line."""
     keys = every[3], every[2], every[1], -every[0].astype(np.float64)
     order = np.lexsort(keys, axis=-1)[None, ..., :top]
     return np.take_along_axis(every, order, -1)
@@ -106,10 +107,6 @@ def strongest(backend: Backend, weights: Array, choosing: Bools) -> tuple[Ints, 
 
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
 """Most tokens of the texts in each stratum but the last, which has no bound."""
-POSITIONAL = "positional"
-"""The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
-EFFECT = "effect"
-"""How far a text's last vector turns without the head; a column beside the metrics, for chosen heads."""
 METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.startswith("repeats_"))
 FLUSH = 512
 """Texts that are held before they are added up: fewer would cost more steps."""
@@ -133,11 +130,6 @@ class TextValues:
         """Each text's number, [text, column, head]; NaN where it has none."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(self.norm > 0, self.value / self.norm, np.nan)
-
-
-def columns_of(metrics: Sequence[str], *, labels: bool, effects: bool) -> tuple[str, ...]:
-    """The columns: metrics, with labels the score that no metric is, and what taking heads away changes."""
-    return (*metrics, *([POSITIONAL] if labels else []), *([EFFECT] if effects else []))
 
 
 def scale_named(column: str) -> Scale:
@@ -217,7 +209,7 @@ class Tallies:
         arrays["strata_value"][stratum] += value.sum(0)
         arrays["strata_square"][:, stratum] += squares(value)
         if self.labels:
-            self._label(mean, batch)
+            self._count_labels(mean, batch)
         for start in range(0, len(mean), FLUSH):
             part = mean[start : start + FLUSH]
             if len(self._hashes) + len(part) > FLUSH:
@@ -226,7 +218,8 @@ class Tallies:
             self._hashes += batch.hashes[start : start + FLUSH]
             self._strata += [stratum] * len(part)
 
-    def _label(self, mean: Floats, batch: TextValues) -> None:
+    def _count_labels(self, mean: Floats, batch: TextValues) -> None:
+        """Count the texts that earn each label, by head. mean: each text's number [text, column, head]."""
         value = {name: mean[:, column] for column, name in enumerate(self.columns)}
         even = {name: batch.baseline[:, column] for column, name in enumerate(self.columns)}
         rows: dict[str, Any] = {name: batch.rows[None, column] for column, name in enumerate(self.columns)}
@@ -297,13 +290,10 @@ class Totals:
             self.low[name] = self.low[name] + low if name in self.low else low
             self.high[name] = self.high[name] + high if name in self.high else high
         new_examples = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
-        if self.examples:
-            best = Examples(*new_examples["value"].shape)
-            best.take(self.examples)
-            best.take(new_examples)
-            self.examples.update(best.fields)
-        else:
-            self.examples.update(new_examples)
+        best = Examples(*new_examples["value"].shape)
+        for shard_examples in (self.examples, new_examples) if self.examples else (new_examples,):
+            best.take(shard_examples)
+        self.examples.update(best.fields)
         arrays = {
             name: array.astype(np.int64)
             for name, array in state.arrays.items()
@@ -315,20 +305,12 @@ class Totals:
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
-        self._forget()
+        for place in self.texts.keys() - best.lines() - self.sample.lines():  # those that are no examples any more
+            del self.texts[place], self.shards[place]
         for name, count in state.facts["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
         self.machines.add(tuple(sorted(state.facts["machine"].items())))
         self.done_shards.append(shard)
-
-    def _forget(self) -> None:
-        """Let go of the texts that are no examples any more."""
-        is_filled = self.examples["value"] != NONE
-        files, lines = (self.examples[name][is_filled].tolist() for name in ("file", "line"))
-        example_places = set(zip(files, lines, strict=True))
-        example_places |= self.sample.lines()
-        for place in [text_place for text_place in self.texts if text_place not in example_places]:
-            del self.texts[place], self.shards[place]
 
     def whole(self, name: str) -> Floats:
         """A total as float64; sums of values are divided by 2²⁴."""
@@ -352,8 +334,7 @@ class Totals:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
-        measures = self.plan.measures
-        return columns_of(self.plan.metrics, labels=measures.labels, effects=bool(measures.effects))
+        return self.plan.columns
 
     @property
     def mixed(self) -> bool:
@@ -447,15 +428,13 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
 
 def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     """The sizes of a shard's arrays."""
-    columns = columns_of(plan.metrics, labels=plan.measures.labels, effects=bool(plan.measures.effects))
-    heads = len(plan.heads)
-    examples = dict.fromkeys((f"top_{name}" for name in FIELDS), (len(columns), heads, plan.measures.top))
-    sizes = {**tally_shapes(columns, heads, labels=plan.measures.labels), **examples}
-    sizes |= why_shapes(plan.measures.why)
-    size = DRAWN * plan.measures.examples
-    sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, size))
-    sizes |= {"sample_value": (len(columns), heads, size)}
-    if plan.measures.links:
+    columns, heads, measures = len(plan.columns), len(plan.heads), plan.measures
+    sizes = tally_shapes(plan.columns, heads, labels=measures.labels) | why_shapes(measures.why)
+    sizes |= dict.fromkeys((f"top_{name}" for name in FIELDS), (columns, heads, measures.top))
+    sample_size = DRAWN * measures.examples
+    sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, sample_size))
+    sizes |= {"sample_value": (columns, heads, sample_size)}
+    if measures.links:
         sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))
-        sizes |= {"link_lost": (2, heads), "link_tokens": (3 + 2 * max(plan.measures.links), ANY_SIZE)}
+        sizes |= {"link_lost": (2, heads), "link_tokens": (3 + 2 * max(measures.links), ANY_SIZE)}
     return sizes

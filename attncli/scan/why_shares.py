@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.features.effects.ablation import refuse_foreign
@@ -19,7 +18,7 @@ from attncli.features.why.compute import StrongestLinks, refuse_hashing
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats, Ints
 from attncli.models.model import Model
-from attncli.models.run import Store, rows_for
+from attncli.models.run import rows_for
 from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.statistics import to_fixed
 
@@ -32,7 +31,7 @@ WhyPlan = tuple[tuple[int, int, tuple[str, ...]], ...]
 
 
 class PlannedPart(NamedTuple):
-    """A part of a score by what wrote it."""
+    """A part of a score by what wrote it; the fields of `LinkPart` and of its stream."""
 
     kind: str
     layer: int | None
@@ -41,15 +40,15 @@ class PlannedPart(NamedTuple):
     place: str | None
 
 
-def name_of(part: LinkPart) -> str:
+def part_key(part: LinkPart) -> str:
     """A part as the plan names it: the same in every text."""
     stream = part.stream
     values = (part.kind, *(None if stream is None else getattr(stream, field) for field in FIELDS[1:]))
     return SEPARATOR.join("" if value is None else str(value) for value in values)
 
 
-def part_of(name: str) -> PlannedPart:
-    """The part that a name stands for."""
+def parse_part_key(name: str) -> PlannedPart:
+    """The part of a score that a name in a plan stands for."""
     kind, layer, attention, head, place = name.split(SEPARATOR)
     return PlannedPart(
         kind, int(layer) if layer else None, attention or None, int(head) if head else None, place or None
@@ -68,8 +67,8 @@ def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
     for layer, head in heads:
         query = PLANNED_TOKENS - 1
         whole = contributions(SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query))
-        names = [name_of(part) for part in whole.parts]
-        planned.append((layer, head, tuple(dict.fromkeys([*names, name_of(LinkPart("score_bias", None, "both"))]))))
+        names = [part_key(part) for part in whole.parts]
+        planned.append((layer, head, tuple(dict.fromkeys([*names, part_key(LinkPart("score_bias", None, "both"))]))))
     return tuple(planned)
 
 
@@ -110,10 +109,10 @@ class WhyTallies:
 
 
 class WhyShares:
-    """Takes the strongest link of each text apart, for the heads of a plan. store: of the model's weights, held."""
+    """Takes the strongest link of each text apart, for the heads of a plan. model: its weights are held."""
 
-    def __init__(self, plan: WhyPlan, model: Model, store: Store) -> None:
-        self._plan, self._model = plan, replace(model, store=store)
+    def __init__(self, plan: WhyPlan, model: Model) -> None:
+        self._plan, self._model = plan, model
         self._places = [{name: place for place, name in enumerate(parts)} for _, _, parts in plan]
 
     def take(self, tokens: Sequence[Token], text_hash: int, tallies: WhyTallies) -> None:
@@ -143,5 +142,5 @@ class WhyShares:
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):
             for part, value in zip(whole.parts, whole.centre(sums).tolist(), strict=True):
-                values[side, self._places[number][name_of(part)]] += value
+                values[side, self._places[number][part_key(part)]] += value
         return values

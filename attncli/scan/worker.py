@@ -8,8 +8,9 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from attncli.errors import InputError, UsageError
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import measured_at, places
 from attncli.features.effects.sweep import By, ByMean, ByZero, SweepPlan, SweepText, ablate_heads, sweep
-from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.token import Token, Tokenizer, ignore
 from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
@@ -43,19 +44,19 @@ from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import HeadSelection, Norm, Place, Spec
+from attncli.mechanism.spec import HeadSelection, Norm, Place
 from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
-from attncli.models.run import Store, embed_texts, rows_for, run_layers
+from attncli.models.run import embed_texts, rows_for, run_layers
 from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import ShardLinks, choosing_rows
 from attncli.scan.intake import Record, read_duplicates, text_hash
-from attncli.scan.plan import COPIES, ScanPlan
+from attncli.scan.plan import COPIES, EFFECT, POSITIONAL, ScanPlan
 from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, parse_heads, row_writer, save
 from attncli.scan.statistics import to_fixed
 from attncli.scan.text_sample import DRAWN, TextSample
-from attncli.scan.totals import EFFECT, NONE, POSITIONAL, Examples, Tallies, TextValues, columns_of, strongest
+from attncli.scan.totals import NONE, Examples, Tallies, TextValues, strongest
 from attncli.scan.why_shares import WhyShares, WhyTallies
 
 # Batches of texts with equal token counts: nothing is padded, so nothing is computed for nothing.
@@ -78,34 +79,20 @@ class CountedText:
     name: int
 
 
-@dataclass(frozen=True, eq=False)
-class TokenizedText:
-    """A text of a batch, cut into its tokens. hash, own, name: as of `CountedText`."""
+class TokenizedText(NamedTuple):
+    """A text of a batch, cut into its tokens."""
 
-    record: Record
-    tokens: tuple[Token, ...]
-    hash: int
-    own: int
-    name: int
+    text: CountedText
+    tokens: Sequence[Token]
 
 
 def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
     """The texts in batches of one length each, shortest first, in the order of (tokens, file, line)."""
     sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
-    batch: list[CountedText] = []
-    for text in sorted_texts:
-        count = text.tokens
-        full = batch and (
-            batch[0].tokens != count
-            or (len(batch) + 1) * count > MOST_TOKENS
-            or (len(batch) + 1) * heads * count * count > MOST_WEIGHTS
-        )
-        if full:
-            yield batch
-            batch = []
-        batch.append(text)
-    if batch:
-        yield batch
+    for count, same_length in groupby(sorted_texts, key=lambda text: text.tokens):
+        texts_of_length = list(same_length)
+        most = max(min(MOST_TOKENS // count, MOST_WEIGHTS // (heads * count * count)), 1)
+        yield from (texts_of_length[start : start + most] for start in range(0, len(texts_of_length), most))
 
 
 STAGES = frozenset({"weights", "entropy"})
@@ -122,34 +109,27 @@ OnWeights = Callable[[int, Array, int, int], None]
 
 
 class Layers:
-    """Runs batches. store: the weights, held. metrics: names. words: whether pieces are merged to words. all_vectors:
-    whether what leaves the last layer is asked for.
+    """Runs batches through the layers of a model whose weights are held. metrics: names. words: whether pieces are
+    merged to words. all_vectors: whether what leaves the last layer is asked for.
 
     between: called after each layer.
     """
 
     def __init__(
-        self,
-        spec: Spec,
-        store: Store,
-        backend: Backend,
-        metrics: Sequence[str],
-        *,
-        words: bool,
-        all_vectors: bool,
-        between: Callable[[], None],
+        self, model: Model, metrics: Sequence[str], *, words: bool, all_vectors: bool, between: Callable[[], None]
     ) -> None:
+        self.spec, self.store, self.backend = model.spec, model.store, model.backend
         if not all_vectors:  # nor what the last layer does with its weights
-            last = spec.blocks[-1]
+            last = self.spec.blocks[-1]
             entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
-            spec = replace(spec, blocks=(*spec.blocks[:-1], replace(last, mlp=None, norms=entering)))
-        self.spec, self.store, self.backend = spec, store, backend
+            blocks = (*self.spec.blocks[:-1], replace(last, mlp=None, norms=entering))
+            self.spec = replace(self.spec, blocks=blocks)
         self.metrics, self.words, self._between = tuple(map(column_metric, metrics)), words, between
         self._needs_words = any(metric.needs == "words" for metric in self.metrics)
         self._lengths: dict[str, LengthTally] = {}
         self._on_trace: OnTrace | None = None
 
-    def together(self, count: int) -> bool:
+    def runs_together(self, count: int) -> bool:
         """Whether texts of `count` tokens run as one batch; else each goes by blocks of rows, alone."""
         return not self.words and LengthTally.fits(self.metrics, count)
 
@@ -160,26 +140,26 @@ class Layers:
         on_weights: OnWeights | None,
         on_trace: OnTrace | None = None,
     ) -> None:
-        """Run texts of one length through all layers; a single text where they do not go `together`."""
-        count = len(batch[0].tokens)
+        """Run texts of one length through all layers; a single text where they do not run together."""
         self._on_trace = on_trace
-        if self.together(count):
-            self._together(batch, on_layer, on_weights)
+        if self.runs_together(len(batch[0].tokens)):
+            self._run_together(batch, on_layer, on_weights)
             return
         (text,) = batch
         if self.words:
-            self._words(text, on_layer)
+            self._run_merged(text, on_layer)
         else:
-            self._by_rows(text, on_layer, on_weights)
+            self._run_by_rows(text, on_layer, on_weights)
 
-    def _together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
+    def _run_together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
+        """Texts of one length as one batch."""
         count = len(batch[0].tokens)
-        abouts = [self._facts(text) for text in batch]
+        facts_of_texts = [self._token_facts(text) for text in batch]
         texts: dict[str, TextBatch] = {}
-        for trace in self._through([text.tokens for text in batch], None, None):
+        for trace in self._layer_traces([text.tokens for text in batch], None, None):
             mask = self.spec.blocks[trace.layer].attention.mask
             if repr(mask) not in texts:
-                texts[repr(mask)] = TextBatch(self._length(mask, count), abouts)
+                texts[repr(mask)] = TextBatch(self._length_tally(mask, count), facts_of_texts)
             whole = trace.stages["weights"]
             weights = whole[..., :count]
             # where a learned key takes part, which is no token, the step's entropy is not of the tokens alone
@@ -189,53 +169,57 @@ class Layers:
                 on_weights(trace.layer, weights, 0, 0)
             on_layer(trace.layer, weights, sums.value, sums.norm, sums.rows, sums.baseline)
 
-    def _words(self, text: TokenizedText, on_layer: OnLayer) -> None:
+    def _run_merged(self, text: TokenizedText, on_layer: OnLayer) -> None:
         """A text whose pieces are merged to words: as `attn heads` does it."""
-        count, word_merge = len(text.tokens), merged_words(text.tokens, text.record.text or "")
+        count, word_merge = len(text.tokens), merged_words(text.tokens, text.text.record.text or "")
         text_facts = token_facts(word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words)))
-        for trace in self._through([text.tokens], None, None):
+        for trace in self._layer_traces([text.tokens], None, None):
             visible = sight_of(self.spec.blocks[trace.layer].attention.mask, count).visibility_matrix(count)[0]
             weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[..., :count]
-            tally, watch = self._new_watch(trace.layer, text_facts, len(word_merge.words))
-            watch.whole(word_merge.merge(weights), word_merge.merge_visible(np.broadcast_to(visible, weights.shape)))
+            tally, feeder = self._new_tally(trace.layer, text_facts, len(word_merge.words))
+            feeder.whole(word_merge.merge(weights), word_merge.merge_visible(np.broadcast_to(visible, weights.shape)))
             self._report_tally(trace.layer, tally, on_layer)
 
-    def _by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
+    def _run_by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
         """A long text, by blocks of query rows: nothing is n × n."""
-        count, text_facts = len(text.tokens), self._facts(text)
-        watches: dict[int, tuple[Tally, RowFeeder]] = {}
+        count, text_facts = len(text.tokens), self._token_facts(text)
+        tallies: dict[int, tuple[Tally, RowFeeder]] = {}
 
         def block(layer: int, kind: str, rows: RowBlock) -> None:
             if kind != "self":
                 return
-            if layer not in watches:
-                watches[layer] = self._new_watch(layer, text_facts, count)
+            if layer not in tallies:
+                tallies[layer] = self._new_tally(layer, text_facts, count)
             if on_weights is not None:
                 on_weights(layer, _pad_keys(self.backend, rows, count), rows.start, rows.first_head)
-            watches[layer][1].on_block(_drop_batch_axis(rows))
+            tallies[layer][1].on_block(_drop_batch_axis(rows))
 
-        for trace in self._through([text.tokens], rows_for(self.spec, count), block):
-            self._report_tally(trace.layer, watches.pop(trace.layer)[0], on_layer)
+        for trace in self._layer_traces([text.tokens], rows_for(self.spec, count), block):
+            self._report_tally(trace.layer, tallies.pop(trace.layer)[0], on_layer)
 
-    def _facts(self, text: TokenizedText) -> TokenFacts:
+    def _token_facts(self, text: TokenizedText) -> TokenFacts:
         """What is known of a text's tokens; which of them make up words only where a metric needs it."""
         if not self._needs_words:
             return token_facts(text.tokens)
-        starts = word_starts(text.tokens, text.record.text or "")
+        starts = word_starts(text.tokens, text.text.record.text or "")
         return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
-    def _new_watch(self, layer: int, text_facts: TokenFacts, count: int) -> tuple[Tally, RowFeeder]:
+    def _new_tally(self, layer: int, text_facts: TokenFacts, count: int) -> tuple[Tally, RowFeeder]:
+        """An empty tally of a layer's heads for a text of `count` tokens, and what feeds it rows of weights."""
         heads = self.spec.blocks[layer].attention.heads
         tally = Tally(heads, self.metrics, text_facts)
         return tally, RowFeeder(self.backend, [tally], text_facts, count, heads=range(heads))
 
     def _report_tally(self, layer: int, tally: Tally, on_layer: OnLayer) -> None:
+        """Tell of a layer whose weights, of a single text, went by."""
         value, norm, row_counts, baseline = tally.totals()
         on_layer(layer, None, value[None], norm[None], row_counts, baseline[None])
 
-    def _through(
+    def _layer_traces(
         self, texts: Sequence[Sequence[Token]], rows: int | None, block: Callable[[int, str, RowBlock], None] | None
     ) -> Iterator[LayerTrace]:
+        """The trace of each layer that attends, one after the other. rows: how many query rows go by at once, as
+        `block` is told them; None for all."""
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
         vectors = embed_texts(self.store, self.backend, texts)
@@ -247,7 +231,7 @@ class Layers:
                 yield trace
             self._between()
 
-    def _length(self, mask: Mask, count: int) -> LengthTally:
+    def _length_tally(self, mask: Mask, count: int) -> LengthTally:
         """A length's coefficients under a mask, held until texts of another length come: a shard's go up."""
         if any(length.count != count for length in self._lengths.values()):
             self._lengths.clear()
@@ -290,17 +274,17 @@ class AblationEffects:
     """Takes heads away one at a time: how far the vector at the end turns, 1 − cos.
 
     It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the way, then heads as
-    written. store: of the model's weights, held.
+    written. model: its weights are held.
     """
 
-    def __init__(self, way_and_heads: Sequence[str], model: Model, store: Store) -> None:
+    def __init__(self, way_and_heads: Sequence[str], model: Model) -> None:
         way, *heads = way_and_heads
-        self._by, self._model = WAYS[way], replace(model, store=store)
+        self._by, self._model = WAYS[way], model
         pairs = sorted({pair for head_text in heads for pair in parse_heads(head_text)})
         self.places = places(model.spec, HeadSelection(pairs=pairs))
 
-    def of(self, tokens: Sequence[Token]) -> Floats:
-        """The effect of each place, [place]; NaN where a vector has no direction."""
+    def of_text(self, tokens: Sequence[Token]) -> Floats:
+        """The effect of each head in a text, [place]; NaN where a vector has no direction."""
         text = SweepText(self._model, tokens, self._model.backend)
         spec, count = self._model.spec, len(tokens)
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
@@ -358,34 +342,27 @@ class Worker:
         measures = plan.measures
         for file in measures.metric_files:
             require(file)
-        self.columns = columns_of(plan.metrics, labels=measures.labels, effects=bool(measures.effects))
-        assert isinstance(model.store, CheckpointStore)
-        model.store.for_many()
-        store = CachedStore(model.store)
-        self._of_weights = [name for name in plan.metrics if name not in CORPUS_METRICS]
+        self.columns = plan.columns
+        held_model = hold_weights(model)
+        self._weight_metrics = [name for name in plan.metrics if name not in CORPUS_METRICS]
+        all_vectors = MASSIVE in plan.metrics
         self._layers = Layers(
-            model.spec,
-            store,
-            model.backend,
-            self._of_weights,
-            words=plan.measures.words,
-            all_vectors=MASSIVE in plan.metrics,
-            between=between,
+            held_model, self._weight_metrics, words=measures.words, all_vectors=all_vectors, between=between
         )
         self._norms = [
-            OutputNorms(model.backend, store, layer, heads)
+            OutputNorms(model.backend, held_model.store, layer, heads)
             for layer, heads in enumerate(plan.model.heads)
             if MOVED in plan.metrics
         ]
-        self._effects = AblationEffects(measures.effects, model, store) if measures.effects else None
-        self._why = WhyShares(measures.why, model, store) if measures.why else None
+        self._effects = AblationEffects(measures.effects, held_model) if measures.effects else None
+        self._why = WhyShares(measures.why, held_model) if measures.why else None
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
         self._starts = np.cumsum([0, *plan.model.heads])
         self._conditions = [shard_files.parse_condition(text) for text in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
-    def shard(self, number: int, progress: Callable[[int], None] | None = None) -> Mapping[str, int]:
+    def shard(self, number: int, progress: Callable[[int], None] = ignore) -> Mapping[str, int]:
         """Compute a shard and commit it. progress: told texts as they are done. Returns its counts."""
         plan = self.plan
         row_file = row_writer(self.folder, number, self.part, plan.heads, self.columns) if plan.measures.rows else None
@@ -398,27 +375,27 @@ class Worker:
         return counts
 
     def compute(
-        self, number: int, progress: Callable[[int], None] | None = None, rows: RowTable | None = None
+        self, number: int, progress: Callable[[int], None] = ignore, rows: RowTable | None = None
     ) -> tuple[ShardState, LinkTable | None]:
         """A shard's state and links, of which nothing is written. rows: takes the shard's rows."""
         plan = self.plan
         records = intake.records(plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster)
         counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
-        texts = list(self._texts(records, counts))
-        tallies = Tallies(self.columns, int(self._starts[-1]), labels=plan.measures.labels)
-        examples = Examples(len(self.columns), int(self._starts[-1]), plan.measures.top)
-        sample = TextSample(len(self.columns), int(self._starts[-1]), DRAWN * plan.measures.examples)
+        texts = list(self._counted_texts(records, counts))
+        columns, heads = len(self.columns), int(self._starts[-1])
+        tallies = Tallies(self.columns, heads, labels=plan.measures.labels)
+        examples = Examples(columns, heads, plan.measures.top)
+        sample = TextSample(columns, heads, DRAWN * plan.measures.examples)
         counts_of_links = ShardLinks(self.model.spec, self._starts) if plan.measures.links else None
         links = LinkTable() if self._conditions else None
         why = WhyTallies(plan.measures.why) if plan.measures.why else None
         takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links, why)
         for batch in batches(texts, max(plan.model.heads)):
-            together = self._layers.together(batch[0].tokens)
+            together = self._layers.runs_together(batch[0].tokens)
             for group in [batch] if together else [[text] for text in batch]:
-                self._batch([self._tokenize(text) for text in group], takers)
+                self._take_batch([self._tokenize(text) for text in group], takers)
                 self._between()
-                if progress is not None:
-                    progress(len(group))
+                progress(len(group))
         tallies.flush()
         arrays: dict[str, Ints] = {
             **tallies.arrays,
@@ -428,10 +405,11 @@ class Worker:
             **({} if why is None else why.arrays),
         }
         example_places = examples.lines() | sample.lines()
+        counted_records = (text.record for text in texts)
         example_texts = [
-            [text.record.file, text.record.line, text.record.text]
-            for text in texts
-            if (text.record.file, text.record.line) in example_places
+            [record.file, record.line, record.text]
+            for record in counted_records
+            if (record.file, record.line) in example_places
         ]
         facts = {
             "counts": counts,
@@ -441,11 +419,10 @@ class Worker:
             "examples": sorted(example_texts),
             "tokens": [] if counts_of_links is None else counts_of_links.token_texts(arrays["link_pairs"]),
         }
-        return ShardState(
-            {name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))
-        ), links
+        state = {name: _narrow(array) for name, array in arrays.items()}
+        return ShardState(state, json.loads(json.dumps(facts))), links
 
-    def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[CountedText]:
+    def _counted_texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[CountedText]:
         """The texts that count; the others are counted by reason. Their tokens are made again when they are needed:
         all of a shard's take more memory than they take time."""
         plan, limit = self.plan, self._limit
@@ -461,16 +438,15 @@ class Worker:
                 counts["not drawn"] += 1
                 continue
             try:
-                piece, cut = what_matters(record.text, self.model.tokenizer, limit)
+                piece, tokens = tokenize_beginning(record.text, self.model.tokenizer, limit)
             except InputError:  # one that takes too long is no reason: another machine may be faster
                 counts[UNTOKENIZED] = counts.get(UNTOKENIZED, 0) + 1
                 continue
-            tokens = len(cut)
-            longer = tokens > limit or len(piece) < len(record.text)
+            longer = len(tokens) > limit or len(piece) < len(record.text)
             if not tokens or (longer and plan.choice.over != "truncate"):
                 counts["long" if tokens else "empty"] += 1
                 continue
-            unknown = sum(token.unknown for token in truncate(cut, limit))
+            unknown = sum(token.unknown for token in truncate(tokens, limit))
             if unknown and plan.choice.skip_unknown:
                 counts[UNKNOWN] = counts.get(UNKNOWN, 0) + 1
                 continue
@@ -478,47 +454,46 @@ class Worker:
                 counts["unknown_texts"] = counts.get("unknown_texts", 0) + 1
                 counts["unknown_tokens"] = counts.get("unknown_tokens", 0) + unknown
             counts["texts"] += 1
-            counts["tokens"] += min(tokens, limit)
+            count = min(len(tokens), limit)
+            counts["tokens"] += count
             counts["truncated"] += longer
             unit = text_hash(record.cluster, plan.seed) if record.cluster else number
             name = text_hash(record.text) if plan.seed else number
-            yield CountedText(dataclasses.replace(record, text=piece), min(tokens, limit), unit, number, name)
+            yield CountedText(dataclasses.replace(record, text=piece), count, unit, number, name)
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
         """A text that counts with its tokens."""
-        tokens = truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit)
-        return TokenizedText(text.record, tuple(tokens), text.hash, text.own, text.name)
+        return TokenizedText(text, truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit))
 
-    def _batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
+    def _take_batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
+        """Run texts of one length, and hand their numbers to all that take them."""
+        count, texts, backend = len(batch[0].tokens), [text for text, _ in batch], self.model.backend
         shape = (len(batch), len(self.columns), int(self._starts[-1]))
         value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
         row_counts = np.zeros(shape[1:], np.int64)
         places = {
-            "hash": np.array([text.own & (2**63 - 1) for text in batch], np.int64),
-            "file": np.array([text.record.file for text in batch], np.int64),
-            "line": np.array([text.record.line for text in batch], np.int64),
+            "hash": np.array([text.own & (2**63 - 1) for text in texts], np.int64),
+            "file": np.array([text.record.file for text in texts], np.int64),
+            "line": np.array([text.record.line for text in texts], np.int64),
         }
         # each text's and head's strongest link, (query, key)
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
-        names = [TextPlace(text.name, text.record.file, text.record.line) for text in batch]
+        names = [TextPlace(text.name, text.record.file, text.record.line) for text in texts]
         if self._effects is not None:
             column = self.columns.index(EFFECT)
             heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
-            effects = np.array([self._effects.of(text.tokens) for text in batch])
-            value[:, column, heads], norm[:, column, heads], row_counts[column, heads] = (
-                np.nan_to_num(effects),
-                ~np.isnan(effects),
-                1,
-            )
+            effects = np.array([self._effects.of_text(tokens) for _, tokens in batch])
+            value[:, column, heads], norm[:, column, heads] = np.nan_to_num(effects), ~np.isnan(effects)
+            row_counts[column, heads] = 1
         if self._why is not None and takers.why is not None:
-            for text in batch:
-                self._why.take(text.tokens, text.hash, takers.why)
+            for text, tokens in batch:
+                self._why.take(tokens, text.hash, takers.why)
         condition_places = [
-            [shard_files.places(condition, text.tokens) for text in batch] for condition in self._conditions
+            [shard_files.places(condition, tokens) for _, tokens in batch] for condition in self._conditions
         ]
-        backend = self.model.backend
-        together = self._layers.together(len(batch[0].tokens))
-        ids = takers.counts.begin([text.tokens for text in batch]) if takers.counts is not None and together else None
+        ids = None
+        if takers.counts is not None and self._layers.runs_together(count):
+            ids = takers.counts.begin([tokens for _, tokens in batch])
         links = takers.links
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
@@ -533,13 +508,12 @@ class Worker:
             layer: int, weights: Array | None, sums: Floats, norms: Floats, counts: Ints, even: Floats
         ) -> None:
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
-            metrics = len(self._of_weights)
-            count = heads.stop - heads.start
+            metrics, head_count = len(self._weight_metrics), heads.stop - heads.start
             value[:, :metrics, heads] = sums.transpose(0, 2, 1)
             norm[:, :metrics, heads] = norms.transpose(0, 2, 1)
-            row_counts[:metrics, heads] = np.broadcast_to(np.asarray(counts), (count, metrics)).T
+            row_counts[:metrics, heads] = np.broadcast_to(np.asarray(counts), (head_count, metrics)).T
             spread = even if even.ndim == 3 else even[:, None, :]
-            baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), count, metrics)).transpose(0, 2, 1)
+            baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), head_count, metrics)).transpose(0, 2, 1)
             if weights is not None:
                 choosing = choosing_rows(self.model.spec.blocks[layer].attention.mask, weights.shape[-2])
                 keys, strong[..., heads] = strongest(backend, weights, choosing)
@@ -552,11 +526,11 @@ class Worker:
                 moved = moved_norms(self._norms[trace.layer].of(head_outputs(trace.stages)).sum(-1))
                 column = self.columns.index(MOVED)
                 value[:, column, start:stop], norm[:, column, start:stop] = np.nan_to_num(moved), ~np.isnan(moved)
-                row_counts[column, start:stop] = len(batch[0].tokens)
+                row_counts[column, start:stop] = count
             if MASSIVE in self.columns:
                 column = self.columns.index(MASSIVE)
                 value[:, column, start], norm[:, column, start] = massive_counts(backend, trace), 1.0
-                row_counts[column, start] = len(batch[0].tokens)
+                row_counts[column, start] = count
 
         is_traced = MOVED in self.columns or MASSIVE in self.columns
         self._layers.run(batch, on_layer, on_weights if self._conditions else None, on_trace if is_traced else None)
@@ -566,17 +540,18 @@ class Worker:
             baseline[:, column] = baseline[:, sink] > RESTS
             row_counts[column] = row_counts[sink]
         if self.plan.measures.labels:
-            self._positional(value, norm, baseline, row_counts)
-        every = TextValues(value, norm, baseline, row_counts, len(batch[0].tokens), [text.hash for text in batch])
+            self._fill_positional(value, norm, baseline, row_counts)
+        every = TextValues(value, norm, baseline, row_counts, count, [text.hash for text in texts])
         takers.tallies.add(every)
         values = np.where(np.isnan(every.mean), NONE, to_fixed(every.mean))
         takers.examples.add(values, places, strong)
         takers.sample.add(values, places, strong)
         if takers.rows is not None:
-            takers.rows.add(names, len(batch[0].tokens), every.mean, row_counts)
+            takers.rows.add(names, count, every.mean, row_counts)
 
-    def _positional(self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints) -> None:
-        """The largest offset mass of each text and head, over offsets that enough rows have."""
+    def _fill_positional(self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints) -> None:
+        """Fill the last column of a batch's numbers: the largest offset mass of each text and head, over offsets that
+        enough rows have."""
         columns = [self.plan.metrics.index(name) for name in OFFSETS]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(norm[:, columns] > 0, value[:, columns] / norm[:, columns], np.nan)
@@ -590,7 +565,14 @@ class Worker:
         row_counts[last] = row_counts[columns].max(0)
 
 
-def what_matters(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
+def hold_weights(model: Model) -> Model:
+    """The model with its weights in memory, for one text after the other."""
+    assert isinstance(model.store, CheckpointStore)
+    model.store.for_many()
+    return replace(model, store=CachedStore(model.store))
+
+
+def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
     """The beginning of a text that decides its first `limit` tokens, and its tokens: the whole text, unless that
     has more, or more characters than so many of the longest tokens.
 

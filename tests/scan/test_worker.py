@@ -23,7 +23,7 @@ from attncli.scan import plan, report
 from attncli.scan.intake import text_hash
 from attncli.scan.shard_files import load
 from attncli.scan.totals import METRIC_LABELS, bins_of, total
-from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, truncate, what_matters
+from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, tokenize_beginning, truncate
 
 DISTANCES = {"distance", "signed_distance"}
 SPREADS = {"entropy", "effective_keys"}
@@ -282,7 +282,7 @@ class Counting:
 )
 def test_no_more_of_a_text_is_cut_than_can_matter(text, encoder, tmp_path):
     tokenizer, limit = Counting(loaded(str(encoder)).tokenizer), 64
-    piece, tokens = what_matters(text, tokenizer, limit)
+    piece, tokens = tokenize_beginning(text, tokenizer, limit)
     assert text.startswith(piece)
     assert sum(tokenizer.lengths) <= 2 * limit * LONGEST
     few = text[: 10 * limit * LONGEST]
