@@ -27,6 +27,7 @@ import numpy as np
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
+from attncli.inputs.token import ignore
 from attncli.language import message
 from attncli.scan.document import ScanVerifyDocument, VerifiedShard
 from attncli.scan.plan import ScanPlan
@@ -45,13 +46,13 @@ TRIES = 3
 @dataclass(frozen=True)
 class Job:
     """A scan as engines see it. folder: of the scan. model: what the workers load: a name or folder. part: told in
-    temporary files' names. progress: told texts as they are done, by any worker; None for nobody."""
+    temporary files' names. progress: told texts as they are done, by any worker."""
 
     plan: ScanPlan
     folder: Path
     model: str
     part: str
-    progress: Callable[[int], None] | None
+    progress: Callable[[int], None]
 
 
 class Engine(Protocol):
@@ -72,6 +73,13 @@ class _Process:
         self.process, self.errors = process, errors
         self.shard: int | None = None
         self.buffer = b""
+
+    def say(self, word: str) -> None:
+        """Write a word to the worker's pipe."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it has died, which its other pipe tells
+            self.process.stdin.write(f"{word}\n".encode())
+            self.process.stdin.flush()
 
 
 class LocalWorkers:
@@ -95,7 +103,8 @@ class LocalWorkers:
                     selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
                 for worker in running:
                     if worker.shard is None and waiting:
-                        self._give(worker, waiting.pop())
+                        worker.shard = waiting.pop()
+                        worker.say(str(worker.shard))
                 for key, _ in selector.select(timeout=1.0):
                     worker = key.data
                     data = os.read(key.fd, 1 << 16)
@@ -110,7 +119,7 @@ class LocalWorkers:
                     if outcome is not None:
                         yield outcome
             for worker in running:
-                self._say(worker, STOP)
+                worker.say(STOP)
             for worker in running:
                 worker.process.wait()
         finally:
@@ -123,6 +132,7 @@ class LocalWorkers:
             sweep(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
+        """A new worker, which has been told where the files of the corpus are."""
         errors = _last_words(job.folder)
         process = subprocess.Popen(
             [sys.executable, "-m", "attncli.scan.worker_process", str(job.folder), job.model, job.part],
@@ -132,31 +142,20 @@ class LocalWorkers:
             env={**ALLOCATION, **os.environ},
         )
         worker = _Process(process, errors)
-        self._say(worker, json.dumps(job.plan.places))
+        worker.say(json.dumps(job.plan.places))
         return worker
 
-    def _give(self, worker: _Process, shard: int) -> None:
-        worker.shard = shard
-        self._say(worker, str(shard))
-
-    def _say(self, worker: _Process, word: str) -> None:
-        assert worker.process.stdin is not None
-        with contextlib.suppress(OSError):  # it has died, which its other pipe tells
-            worker.process.stdin.write(f"{word}\n".encode())
-            worker.process.stdin.flush()
-
     def _read_answers(self, job: Job, worker: _Process, data: bytes) -> Iterator[ShardOutcome]:
+        """What became of the shards that a worker's answers, as far as they have come, tell to be over."""
         *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
             if "done" in answer:
-                if job.progress is not None:
-                    job.progress(answer["done"])
+                job.progress(answer["done"])
                 continue
             worker.shard = None
-            yield ShardOutcome(
-                answer["shard"], answer.get("failed", ""), answer.get("texts", 0), answer.get("tokens", 0)
-            )
+            reason, texts, tokens = answer.get("failed", ""), answer.get("texts", 0), answer.get("tokens", 0)
+            yield ShardOutcome(answer["shard"], reason, texts, tokens)
 
     def _report_death(self, worker: _Process, deaths: Counter[int]) -> ShardOutcome | None:
         """What is said of a dead worker's shard: nothing as long as it may be tried again."""
@@ -171,9 +170,8 @@ class LocalWorkers:
             return None
         cause = f"signal {-status}" if status < 0 else f"exit {status}"
         last = f": {words[0][:LAST_WORDS]}" if words else ""
-        return ShardOutcome(
-            worker.shard, message("its worker died {tries} times ({cause}{last})", tries=TRIES, cause=cause, last=last)
-        )
+        reason = message("its worker died {tries} times ({cause}{last})", tries=TRIES, cause=cause, last=last)
+        return ShardOutcome(worker.shard, reason)
 
 
 def _last_words(folder: Path) -> IO[bytes]:
@@ -216,11 +214,11 @@ class Actor:
 
 
 class RayCluster:
-    """address: of a running cluster, "auto" for the one that this machine belongs to, "local" to start one here.
-    workers: how many actors, at most one per processor but one; 0 for as many. note: is told where they are fewer than
-    was asked for; None for nobody."""
+    """Runs actors of a Ray cluster. address: of a running one, "auto" for the one that this machine belongs to, "local"
+    to start one here. workers: how many actors, at most one per processor but one; 0 for as many. note: is told where
+    they are fewer than was asked for."""
 
-    def __init__(self, address: str, workers: int, note: Callable[[str], None] | None = None) -> None:
+    def __init__(self, address: str, workers: int, note: Callable[[str], None] = ignore) -> None:
         self.address, self.workers, self.note = address, workers, note
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
@@ -233,17 +231,12 @@ class RayCluster:
         except ImportError as error:
             raise UnsupportedError("the engine ray needs ray", hint=install_command("ray")) from error
         _check_answers(self.address)
+        local = {"include_dashboard": False, "object_store_memory": STORE}
+        cluster: dict[str, Any] = local if self.address == LOCAL else {"address": self.address}
         try:
-            ray.init(
-                address=None if self.address == LOCAL else self.address,
-                log_to_driver=False,
-                logging_level="error",
-                configure_logging=False,
-                include_dashboard=False if self.address == LOCAL else None,
-                object_store_memory=STORE if self.address == LOCAL else None,
-            )
+            ray.init(log_to_driver=False, logging_level="error", configure_logging=False, **cluster)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise _silent(self.address, error) from error
+            raise _no_answer_error(self.address, error) from error
         try:
             yield from self._run_shards(ray, job, shards)
         finally:
@@ -251,26 +244,22 @@ class RayCluster:
             sweep(job.folder, job.part)
 
     def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
+        """Compute the shards by actors of the cluster that answers."""
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
-        if self.workers > free and self.note is not None:
-            self.note(
-                message(
-                    "{workers:,} workers are more than the cluster has processors to spare: {free:,} at most",
-                    workers=self.workers,
-                    free=free,
-                )
+        if self.workers > free:
+            fewer = message(
+                "{workers:,} workers are more than the cluster has processors to spare: {free:,} at most",
+                workers=self.workers,
+                free=free,
             )
+            self.note(fewer)
         count = max(min(self.workers or free, len(shards), free), 1)
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
+        # other processes have other working folders
         model = str(Path(job.model).absolute()) if Path(job.model).is_dir() else job.model
-        worker_arguments = (
-            str(job.folder.absolute()),
-            model,
-            job.part,
-            job.plan.places,
-        )  # other processes have other working folders
+        worker_arguments = (str(job.folder.absolute()), model, job.part, job.plan.places)
         waiting = deque(shards)
         running: dict[Any, tuple[Any, int]] = {}
         deaths: dict[int, int] = defaultdict(int)
@@ -294,11 +283,10 @@ class RayCluster:
                     waiting.append(shard)
                     give(actor)
                     continue
-                outcome = ShardOutcome(
-                    shard, message("its worker died {tries} times ({type})", tries=TRIES, type=type(error).__name__)
-                )
-            if job.progress is not None:
-                job.progress(outcome.texts)
+                kind = type(error).__name__
+                reason = message("its worker died {tries} times ({type})", tries=TRIES, type=kind)
+                outcome = ShardOutcome(shard, reason)
+            job.progress(outcome.texts)
             yield outcome
             if waiting:
                 give(actor)
@@ -314,10 +302,11 @@ def _check_answers(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), ANSWER).close()
     except (OSError, OverflowError) as error:
-        raise _silent(address, error) from error
+        raise _no_answer_error(address, error) from error
 
 
-def _silent(address: str, error: Exception) -> AttnError:
+def _no_answer_error(address: str, error: Exception) -> AttnError:
+    """The error for a cluster that is not there."""
     return AttnError(
         "no Ray cluster answers at {address}: {error}",
         hint="ray start --head, or --engine ray:local",
@@ -378,15 +367,17 @@ def run(
     engine: Engine,
     *,
     part: ScanPart = ScanPart(),
-    progress: Callable[[int], None] | None = None,
-    on_shard: Callable[[ShardOutcome], None] | None = None,
+    progress: Callable[[int], None] = ignore,
+    on_shard: Callable[[ShardOutcome], None] = ignore,
 ) -> Outcome:
     """Compute what is missing of a scan's part, then add up everything if nothing is missing any more.
 
     progress: told texts as they are done; on_shard: told what became of each shard.
     """
-    shards = part.shards(range(len(plan.shards)))
-    broken = _broken(plan, folder, [shard for shard in shards if is_done(folder, shard)])
+    done_shards = [shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)]
+    broken = sorted(total(plan, folder, done_shards).broken)
+    for shard in broken:  # what cannot be read is computed again
+        remove(path_of(folder, shard, "state.npz"))
     missing_shards = missing(plan, folder, part)
     failed_shards, computed_count = [], 0
     if missing_shards:
@@ -397,8 +388,7 @@ def run(
             else:
                 computed_count += 1
                 remove(path_of(folder, outcome.shard, "failed.txt"))
-            if on_shard is not None:
-                on_shard(outcome)
+            on_shard(outcome)
     failed_numbers = {outcome.shard for outcome in failed_shards}
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
     all_failed = failed_numbers | {outcome.shard for outcome in elsewhere}
@@ -409,14 +399,6 @@ def run(
 def missing(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
     """The shards of a part that are not done."""
     return [shard for shard in part.shards(range(len(plan.shards))) if not is_done(folder, shard)]
-
-
-def _broken(plan: ScanPlan, folder: Path, done_shards: Sequence[int]) -> list[int]:
-    """Shards whose files cannot be read; they are taken away, and computed again."""
-    broken_shards = sorted(total(plan, folder, done_shards).broken)
-    for shard in broken_shards:
-        remove(path_of(folder, shard, "state.npz"))
-    return broken_shards
 
 
 # Computing shards again: the files of a scan must hold what its plan gives.
@@ -465,6 +447,7 @@ def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
 
 
 def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardState) -> VerifiedShard:
+    """How far a shard computed again is from its file."""
     same = committed_state.arrays.keys() == new_state.arrays.keys() and all(
         np.array_equal(array, new_state.arrays[name]) for name, array in committed_state.arrays.items()
     )

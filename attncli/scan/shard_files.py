@@ -25,7 +25,7 @@ from attncli.extras import install_command
 from attncli.inputs.files import system_errors
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
-from attncli.language import message, term
+from attncli.language import message
 from attncli.measure.row_facts import Floats, Ints
 from attncli.mechanism.spec import parse_head
 
@@ -103,7 +103,7 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(heads)
 
 
-def places(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
+def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
     """The queries and keys of a text that the condition is about; None where there are none."""
     indices = []
     for text in (condition.source, condition.target):
@@ -130,13 +130,10 @@ def matching_links(
     first_head: int,
 ) -> list[MatchedLink]:
     """The links of a layer that meet the condition. weights: [text, head, row, key] from query `first` and head
-    `first_head` on; where: `places` of each text."""
-    head_range = range(first_head, first_head + weights.shape[1])
-    heads = (
-        [head for head_layer, head in condition.heads if head_layer == layer and head in head_range]
-        if condition.heads
-        else list(head_range)
-    )
+    `first_head` on; where: `places_of_condition` of each text."""
+    heads = list(range(first_head, first_head + weights.shape[1]))
+    if condition.heads:
+        heads = [head for head_layer, head in condition.heads if head_layer == layer and head in heads]
     matched_links = []
     for text, place in enumerate(where):
         if place is None or not heads:
@@ -191,19 +188,17 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
 
     part: which part of the scan writes, told in the temporary file's name. Raises AttnError where it cannot be written.
     """
-    beside = path.parent / f".{path.name.partition('.')[0]}.{path.name.split('.')[1]}.{temporary(part)}.tmp"
+    name, kind = path.name.split(".")[:2]
+    beside = path.parent / f".{name}.{kind}.{temporary(part)}.tmp"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(beside, path)  # noqa: PTH105 - beside the other calls on handles
-        _sync(path.parent)
-    except OSError as error:
-        raise AttnError(
-            "cannot write this file: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
-        ) from error
+        with system_errors("cannot write this file: {strerror}", str(path), kind=AttnError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(beside, path)  # noqa: PTH105 - beside the other calls on handles
+            _sync_folder(path.parent)
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -214,12 +209,12 @@ def temporary(part: str) -> str:
     return f"{part}.{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[:40]}.{os.getpid()}"
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    except OSError:  # folders of some file systems cannot be synced
-        pass
+        with suppress(OSError):  # folders of some file systems cannot be synced
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -230,18 +225,19 @@ def sweep(folder: Path, part: str) -> None:
     for path in (*(folder / FOLDER).glob("*/.*.tmp"), *folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")):
         if _TEMPORARY.fullmatch(path.name) and any(f".{prefix}." in path.name for prefix in prefixes):
             owner = path.name.split(".")[-2]
-            if not owner.isdecimal() or not _lives(int(owner)):
+            if not owner.isdecimal() or not _is_running(int(owner)):
                 with suppress(OSError):  # somebody else's to remove, or gone
                     path.unlink()
 
 
-def _lives(process: int) -> bool:
+def _is_running(process: int) -> bool:
+    """Whether there is a process of this number, perhaps somebody else's."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        return True
+        pass
     return True
 
 
@@ -279,13 +275,13 @@ def load(folder: Path, shard: int) -> ShardState:
     """A committed shard. Raises InputError for a file that is not whole."""
     path = path_of(folder, shard, "state.npz")
     try:
-        with path.open("rb") as stream, open_archive(stream, str(path), LARGEST) as archive:
+        with (
+            system_errors("cannot read this shard: {strerror}", str(path)),
+            path.open("rb") as stream,
+            open_archive(stream, str(path), LARGEST) as archive,
+        ):
             arrays = {name: archive.array(name) for name in archive.names}
             facts = json.loads(archive.metadata()["facts"])
-    except OSError as error:
-        raise InputError(
-            "cannot read this shard: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
-        ) from error
     except (ValueError, KeyError, EOFError) as error:
         raise InputError("this shard is not whole: {error}", where=str(path), error=error) from error
     if not isinstance(facts, dict):
@@ -320,8 +316,6 @@ class TextPlace:
 
 KEY_COLUMNS = ("text", "file", "line", "layer", "head", "tokens", "rows")
 """What a row is about, before the numbers."""
-
-
 GROUP = 2**20
 """Rows of a row group, at least: what is held of a shard's rows before they are written."""
 
@@ -398,13 +392,9 @@ class LinkTable:
         """Take links of a batch. places: of each text. names: a function (text, token) giving its text."""
         for link in additions:
             place = places[link.text]
-            query, key = names(link.text, link.query), names(link.text, link.key)
-            self._rows.append(
-                (
-                    condition, place.text, place.file, place.line, link.layer, link.head, link.query, link.key,
-                    query, key, link.weight,
-                )
-            )  # fmt: skip
+            texts = names(link.text, link.query), names(link.text, link.key)
+            link_place = (link.layer, link.head, link.query, link.key)
+            self._rows.append((condition, place.text, place.file, place.line, *link_place, *texts, link.weight))
 
     def save(self, folder: Path, shard: int, part: str) -> int:
         """Write the shard's links in the order of condition, file and line; returns how many there are."""

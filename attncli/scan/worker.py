@@ -488,12 +488,14 @@ class Worker:
         if self._why is not None and takers.why is not None:
             for text, tokens in batch:
                 self._why.take(tokens, text.hash, takers.why)
+        token_lists = [tokens for _, tokens in batch]
         condition_places = [
-            [shard_files.places(condition, tokens) for _, tokens in batch] for condition in self._conditions
+            [shard_files.places_of_condition(condition, tokens) for tokens in token_lists]
+            for condition in self._conditions
         ]
         ids = None
         if takers.counts is not None and self._layers.runs_together(count):
-            ids = takers.counts.begin([tokens for _, tokens in batch])
+            ids = takers.counts.begin(token_lists)
         links = takers.links
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:

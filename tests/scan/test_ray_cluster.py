@@ -21,6 +21,7 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, UnsupportedError
 from attncli.extras import install_command
+from attncli.inputs.token import ignore
 from attncli.scan.engines import Job, RayCluster, run
 from attncli.scan.shard_files import is_done, load
 from attncli.scan.totals import total
@@ -161,7 +162,7 @@ def test_without_ray_the_extra_is_named(encoder, corpus, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     made = planned(encoder, corpus, tmp_path / "out")
     with pytest.raises(UnsupportedError) as caught:
-        list(RayCluster("auto", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]))
+        list(RayCluster("auto", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]))
     assert caught.value.hint == install_command("ray")
 
 
@@ -169,7 +170,7 @@ def test_an_address_where_nobody_listens_is_told_at_once(encoder, corpus, tmp_pa
     pytest.importorskip("ray")
     made = planned(encoder, corpus, tmp_path / "out")
     with pytest.raises(AttnError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
-        list(RayCluster("127.0.0.1:1", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]))
+        list(RayCluster("127.0.0.1:1", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]))
 
 
 def test_a_cluster_of_fewer_processors_says_so(encoder, corpus, tmp_path, monkeypatch):
@@ -192,7 +193,7 @@ def test_a_cluster_of_fewer_processors_says_so(encoder, corpus, tmp_path, monkey
         with pytest.raises(BegunError):
             list(
                 RayCluster("auto", workers, notes.append).run(
-                    Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]
+                    Job(made, tmp_path / "out", str(encoder), "1-of-1", ignore), [0]
                 )
             )
     assert notes == ["1,024 workers are more than the cluster has processors to spare: 2 at most"]
