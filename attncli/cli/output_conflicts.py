@@ -258,10 +258,10 @@ def _is_in_scan(folder: Path, place: str) -> bool:
 def _is_of_corpus(word: str, place: str) -> bool:
     """Whether a file, folder or pattern of a corpus holds the file of a place."""
     from attncli.inputs.files import place_of
-    from attncli.scan.intake import find
+    from attncli.scan.intake import find_files
 
     try:
-        return any(place_of(Path(name)) == place for name in find([word]))
+        return any(place_of(Path(name)) == place for name in find_files([word]))
     except (AttnError, OSError, ValueError):
         return False
 

@@ -17,9 +17,9 @@ from attncli.explore.loaded_run import (
     LoadedRun,
     SavedSource,
     Source,
-    live,
-    pair_in_head,
+    live_source,
     same_words,
+    strongest_pair_in_head,
     strongest_place,
 )
 from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
@@ -34,7 +34,7 @@ SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 
 
 def document_in_sight(source: Source, state: State, effects: HeadEffects | None) -> Document:
-    """The document of what is looked at, as the commands make it."""
+    """The document of what the explorer shows, as the command for it makes it."""
     if isinstance(source, SavedSource):
         return source.document
     model, text, tokens = source.model, source.text, source.tokens
@@ -79,7 +79,7 @@ def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
 
 
 def file_to_write(name: str, *, overwrite: bool) -> Path:
-    """The file of this name. overwrite: whether one that is there may be written over.
+    """The path of a file name as typed. overwrite: whether one that is there may be written over.
 
     Raises UsageError for an unknown ending, InputError for a file that is there.
     """
@@ -92,7 +92,8 @@ def file_to_write(name: str, *, overwrite: bool) -> Path:
 
 
 def save(path: Path, source: Source, state: State, effects: HeadEffects | None, *, lang: str) -> None:
-    """Write what is looked at. Raises UnsupportedError for what has no figure, AttnError for what cannot be written.
+    """Write what the explorer shows to a file. Raises UnsupportedError for what has no figure, AttnError for what
+    cannot be written.
 
     path: its ending says what is written: .json a document, .html a page, any other a figure. effects: what heads were
     found to change, None before that was computed.
@@ -150,14 +151,14 @@ def explain(walk: Walk, sight: SightName) -> None:
 
 def show_effects(walk: Walk) -> None:
     """Take the chosen head away and cut the chosen link; asked again, take every head away."""
-    source = live(walk.source, message("a file holds no model, so nothing can be taken away"))
+    source = live_source(walk.source, message("a file holds no model, so nothing can be taken away"))
     state, before = walk.state, walk.effects
     place = (state.layer, state.head)
     is_same_query = before is not None and before.query == state.query
     earlier_effects = before.every if before is not None and is_same_query else None
     walk.state = state.sees("effects")
 
-    def job(work: Work) -> Callable[[], None]:
+    def compute(work: Work) -> Callable[[], None]:
         head = source.effects(state.query, place, None, work.report)
         try:
             cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
@@ -172,7 +173,7 @@ def show_effects(walk: Walk) -> None:
 
         return walk.when_done(take)
 
-    walk.begin("effects", job)
+    walk.begin("effects", compute)
 
 
 # Other runs: another text, another model, words in place of pieces, a token more or less.
@@ -194,31 +195,31 @@ def _run_and_go(walk: Walk, source: LiveSource, place: Callable[[State, LoadedRu
 
 def run_text(walk: Walk, text: str) -> None:
     """Run another text on the same model."""
-    _run_and_go(walk, live(walk.source, NO_TEXT).with_text(text), pair_in_head)
+    _run_and_go(walk, live_source(walk.source, NO_TEXT).with_text(text), strongest_pair_in_head)
 
 
 def switch_model(walk: Walk, name: str) -> None:
     """Run the text on another model."""
-    source, load = live(walk.source, NO_TEXT), walk.load
+    source, load = live_source(walk.source, NO_TEXT), walk.load
     assert load is not None
 
-    def job(work: Work) -> Callable[[], None]:
+    def load_model(work: Work) -> Callable[[], None]:
         new_source = LiveSource.of(load(name), source.text)
         return lambda: _run_and_go(walk, new_source, partial(strongest_place, about=None))
 
-    walk.begin("load", job)
+    walk.begin("load", load_model)
 
 
 def list_models(walk: Walk) -> None:
     """List the models there are."""
-    live(walk.source, NO_TEXT)
+    live_source(walk.source, NO_TEXT)
     walk.names = walk.models() if walk.load is not None else []
     walk.over, walk.state = "models", replace(walk.state, row=0)
 
 
 def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
     """Merge pieces to words, or take words apart again. then: what follows at the same words."""
-    source, before = live(walk.source, NO_TEXT), walk.known_run
+    source, before = live_source(walk.source, NO_TEXT), walk.known_run
     state = walk.state  # the run may have fewer words than this one has
 
     def finish() -> None:
@@ -231,18 +232,18 @@ def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None)
 
 def add_token(walk: Walk) -> None:
     """Let the model add its likeliest token."""
-    source = live(walk.source, NO_MORE_TEXT)
+    source = live_source(walk.source, NO_MORE_TEXT)
 
-    def job(work: Work) -> Callable[[], None]:
+    def generate(work: Work) -> Callable[[], None]:
         new_source = source.longer(work.report)
         return lambda: _run_and_go(walk, new_source, _at_last_query)
 
-    walk.begin("next", job)
+    walk.begin("next", generate)
 
 
 def remove_token(walk: Walk) -> None:
     """Take the last generated token away."""
-    source = live(walk.source, NO_MORE_TEXT)
+    source = live_source(walk.source, NO_MORE_TEXT)
     if len(source.tokens) > source.typed_count:
         _run_and_go(walk, source.shorter, _at_last_query)
     else:
@@ -327,7 +328,7 @@ INTERRUPT = 2
 
 
 def go_on(walk: Walk) -> None:
-    """On from here: the next stop of the tour, the next step, the chosen row, or the derivation."""
+    """What Enter does: the next stop of the tour, the next step, the chosen row, or the derivation."""
     if walk.tour is not None:
         next_tour_stop(walk)
     elif walk.state.sight in ("search", "effects"):
@@ -339,7 +340,7 @@ def go_on(walk: Walk) -> None:
 
 
 def go_back(walk: Walk) -> None:
-    """Stop what is going on; else leave the tour, or what is looked at."""
+    """What Esc does: stop what is going on; else leave the tour, or go back to the matrix."""
     if walk.stop():
         walk.notice = Notice(say(walk.view, "stopped"))
     elif walk.tour is not None:
@@ -349,7 +350,7 @@ def go_back(walk: Walk) -> None:
 
 
 def compare_heads(walk: Walk) -> None:
-    """Look at other heads less this one, or no longer."""
+    """Subtract this head's weights from those of the heads looked at from now on, or no longer."""
     state = walk.state
     if state.sight == "difference":
         walk.state = replace(state.sees("matrix"), subtracted_head=None)
@@ -359,7 +360,7 @@ def compare_heads(walk: Walk) -> None:
 
 def next_tour_stop(walk: Walk) -> None:
     """Begin the tour, or go on to its next stop."""
-    source = live(walk.source, message("the tour goes with a model, and a file holds none"))
+    source = live_source(walk.source, message("the tour goes with a model, and a file holds none"))
     if walk.tour is None:
         walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
@@ -387,7 +388,7 @@ def next_tour_stop(walk: Walk) -> None:
 def _leave_tour(walk: Walk) -> None:
     """End the tour; words that it took apart are merged again."""
     walk.tour = None
-    if walk.has_merged_words and not live(walk.source, "").words:
+    if walk.has_merged_words and not live_source(walk.source, "").words:
         merge_or_split_words(walk)
 
 
@@ -398,7 +399,7 @@ def ask_link(walk: Walk) -> None:
 
 def ask_text(walk: Walk) -> None:
     """Ask for another text."""
-    walk.stage.ask("type", live(walk.source, NO_TEXT).text)
+    walk.stage.ask("type", live_source(walk.source, NO_TEXT).text)
 
 
 def ask_file(walk: Walk) -> None:
@@ -416,11 +417,11 @@ def _save_in_background(walk: Walk, path: Path) -> None:
     """Write what is looked at now, in a thread of its own."""
     source, state, effects = walk.source, walk.state, walk.effects
 
-    def job(work: Work) -> Callable[[], None]:
+    def write(work: Work) -> Callable[[], None]:
         save(path, source, state, effects, lang=walk.view.lang)
         return walk.when_done(lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name)))
 
-    walk.begin("save", job)
+    walk.begin("save", write)
 
 
 def take_answer(walk: Walk, question: Question, text: str) -> None:

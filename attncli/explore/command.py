@@ -42,10 +42,10 @@ def explore(
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     _refuse_elsewhere(environment)
-    from attncli.explore.explorer import Terminal, keyboard
+    from attncli.explore.explorer import Terminal, take_keyboard
 
     source, about = _open_source(environment, text, setup, query)
-    if not keyboard():
+    if not take_keyboard():
         raise UsageError(
             "attn explore hears keys, and there is no terminal to hear them from",
             expected="a terminal as standard input",
@@ -61,7 +61,7 @@ def explore(
         return request.model(quiet, RunSetup(ModelOptions(model=name), compute=setup.compute))
 
     app = Explorer(source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal)
-    with on_stop_signal(app.leave_by):
+    with on_stop_signal(app.leave_by_signal):
         app.run()
     if app.signal_number is not None:
         environment.stop_signal = app.signal_number
@@ -103,7 +103,7 @@ def _open_source(
     setup: RunSetup,
     query: str | None,
 ) -> tuple[Source, int | None]:
-    """What is explored, and the word that it begins with, if that was said."""
+    """The source that the options name, and the position of the word to begin with, if one was named."""
     from attncli.explore.loaded_run import LiveSource
     from attncli.features.run.compute import RunRequest
     from attncli.models.run import rows_for
@@ -132,7 +132,7 @@ def _open_source(
 
 
 def _saved_source(file: Path) -> Source:
-    """A saved document, or tensors, as `attn view` opens them."""
+    """The source of a saved document, or tensors, as `attn view` opens them."""
     from attncli.explore.loaded_run import SavedSource
     from attncli.features.run.document import RunDocument
     from attncli.features.view.command import TENSOR_FILES, open_document, record_of

@@ -168,7 +168,7 @@ MOST, GAP = 3, 2
 
 
 def help_page(scene: Scene) -> Pane:
-    """What is in view, in words; then the keys, in as many columns as fit; scrolled by `state.top`."""
+    """The help: what is in view, in words; then the keys, in as many columns as fit; scrolled by `state.top`."""
     state, view, height = scene.state, replace(scene.view, width=min(scene.width, 100)), scene.height
     title, words = HELP[state.sight]
     grid_words = message(
@@ -223,7 +223,7 @@ def _key_table(scene: Scene) -> Lines:
 
 
 def model_list(scene: Scene, names: Sequence[str]) -> Pane:
-    """The names, the chosen one marked; those around it where not all fit."""
+    """The list of models to switch to, the chosen one marked; those around it where not all fit."""
     view, chosen_row = scene.view, scene.state.row
     if not names:
         return Pane(remark("No models are on this machine; attn models list says how to get one.", view).rows)
@@ -235,11 +235,11 @@ def model_list(scene: Scene, names: Sequence[str]) -> Pane:
         rows.append(((text, cursor_style(view) if number == chosen_row else ""),))
     rows.append(((spell(say(view, "↑ ↓ choose · Enter takes it · Esc leaves"), ascii=view.ascii), FAINT),))
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         number = y - 2 + top
         return RowSpot(number) if y >= 2 and number < min(top + room, len(names)) else None
 
-    return Pane(tuple(rows), spots)
+    return Pane(tuple(rows), spot_at)
 
 
 # The canvas: the one widget of the screen; it draws a pane's lines and writes only those that changed.
@@ -250,7 +250,7 @@ INKS = {False: ("#d7dae0", "#14161b", "#868e9c"), True: ("#1f2328", "#fbfbf9", "
 
 @lru_cache(4096)
 def style_of(name: str, light: bool, color: bool) -> Style:
-    """A piece's style on this screen. name: a Rich style."""
+    """A Rich style's name as Textual's style on a light or dark screen, with or without colour."""
     ink, ground, faint = INKS[light]
     if not color:
         base = Style.parse(name) if name else Style()
@@ -353,7 +353,7 @@ class Explorer(App[None]):
         yield self.line
 
     def on_mount(self) -> None:
-        """Begin with the run."""
+        """Begin the first run once the screen is there."""
         ink, ground, _ = INKS[self.view.light]
         for part in (self.screen, self.line):
             part.styles.background, part.styles.color = ground, ink
@@ -374,7 +374,7 @@ class Explorer(App[None]):
 
         return Work(post, job, name=name, on_error=on_error).start()
 
-    def soon(self) -> None:
+    def draw_soon(self) -> None:
         """Draw soon, once for all that comes until then."""
         if not self._stale:
             self._stale = True
@@ -441,6 +441,7 @@ class Explorer(App[None]):
         self.line.focus()
 
     def _close_question(self) -> None:
+        """Put the line to type in away."""
         self.question = None
         if self._typing is not None:
             self._typing.stop()
@@ -455,6 +456,7 @@ class Explorer(App[None]):
             self._typing = self.set_timer(PAUSE, lambda: self._run_typed(event.value))
 
     def _run_typed(self, text: str) -> None:
+        """Run the text as far as it is typed, while it is asked for."""
         if self.question == "type" and text != getattr(self.walk.source, "text", text):
             try:
                 run_text(self.walk, text)
@@ -474,8 +476,8 @@ class Explorer(App[None]):
         self.walk.stop()
         self.exit()
 
-    def leave_by(self, number: int) -> None:
-        """The same from where a signal is heard."""
+    def leave_by_signal(self, number: int) -> None:
+        """End the application from where a signal is heard. number: of the signal."""
         self.signal_number = number
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.leave, number)
@@ -508,7 +510,7 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
 
-def keyboard() -> bool:
+def take_keyboard() -> bool:
     """Take keys from the terminal where standard input was a pipe; whether there is a terminal."""
     if os.isatty(0):
         return True

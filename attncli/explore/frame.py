@@ -24,7 +24,7 @@ from attncli.draw.sentence import (
 from attncli.draw.shaded_matrix import bar_style, palette_of, shade, sign, tint
 from attncli.draw.token_names import bare_text, unknown_words_sentence, word_name
 from attncli.draw.view import View
-from attncli.explore.head_grid import MEASURE_NAMES, about, grid, matrix, slot
+from attncli.explore.head_grid import MEASURE_NAMES, grid, head_cell_width, head_summary, matrix
 from attncli.explore.loaded_run import Pair
 from attncli.explore.panels import (
     SHADES,
@@ -57,7 +57,7 @@ def shares(scene: Scene) -> list[float | None]:
 
 
 def sentence(scene: Scene) -> Pane:
-    """The words in this room; of a long text, the lines around the chosen one."""
+    """The text's words, shaded by the chosen head's weights; of a long text, the lines around the chosen word."""
     state, loaded_run, width, height = scene.state, scene.loaded_run, scene.width, scene.height
     record = loaded_run.record
     tokens: Sequence[Token] = loaded_run.queries if state.is_turned else loaded_run.keys
@@ -88,11 +88,11 @@ def sentence(scene: Scene) -> Pane:
     places.append(spans)
     start = min(max(own_index - height // 2, 0), max(len(rows) - height, 0))
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         line = places[y + start] if y + start < len(places) else []
         return next((WordSpot(index) for low, high, index in line if low <= x < high), None)
 
-    return Pane(tuple(rows[start : start + height]), spots)
+    return Pane(tuple(rows[start : start + height]), spot_at)
 
 
 def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> list[Piece]:
@@ -207,7 +207,7 @@ NAME, LINE, BAR = 14, 9, 24
 
 
 def links(scene: Scene) -> Pane:
-    """The words in two columns: on the left those that look, on the right those looked at.
+    """The links of the chosen word: words in two columns, on the left those that look, on the right those looked at.
 
     Of more words than lines, those with the largest shares and the chosen one.
     """
@@ -241,16 +241,17 @@ def links(scene: Scene) -> Pane:
         line_style = "" if row in linked_rows or row == origin else FAINT
         rows.append(((query_text, query_style), (line, line_style), (key_text, key_style), *value))
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         if y >= len(indices):
             return None
         return WordSpot(indices[y], "query" if x < name_width + LINE // 2 else "key")
 
-    return scene.fit(Pane(tuple(rows), spots))
+    return scene.fit(Pane(tuple(rows), spot_at))
 
 
 def _connector(row: int, origin: int, linked_rows: list[int], view: View, *, is_turned: bool) -> str:
-    """The lines between the columns in one row: a trunk beside the chosen word, a branch to every linked one."""
+    """The lines between the two columns of links in one row: a trunk beside the chosen word, a branch to every linked
+    one."""
     low, high = min([origin, *linked_rows]), max([origin, *linked_rows])
     inside, branch = low <= row <= high and bool(linked_rows), row in linked_rows
     root = row == origin and bool(linked_rows)
@@ -348,12 +349,12 @@ def _body(frame: Frame, scene: Scene) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
     view, state, extent, width, height = scene.view, scene.state, scene.loaded_run.extent, scene.width, scene.height
     most = max(width * 2 // 5, 24) if width >= 64 else width // 3
-    left_width = min(max(extent.columns * slot(extent, most) + extent.edge, min(26, most)), most)
+    left_width = min(max(extent.columns * head_cell_width(extent, most) + extent.edge, min(26, most)), most)
     details = height - min(len(extent.heads) + 1, max(height - 1, 2)) - 2
     details = 0 if details < 3 else details
     name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_chosen_word(scene))
     grid_height = height - 1 - (details + 1 if details else 0)
-    below = (blank(left_width, 1), about(scene.sized(left_width, details))) if details else ()
+    below = (blank(left_width, 1), head_summary(scene.sized(left_width, details))) if details else ()
     heads_title = scene.sized(left_width, 1).fit(Pane((_title(name, view, is_focused=state.focus == "heads"),)))
     heads = stack_panes((heads_title, grid(scene.sized(left_width, grid_height), values=frame.values), *below))
     room = width - left_width - 4
@@ -378,7 +379,7 @@ def _chosen_word(scene: Scene) -> str:
 
 
 def _title(text: str, view: View, *, is_focused: bool) -> Line:
-    """A part's name; the part that the arrows move has a mark before it."""
+    """A part of the screen's title; the part that the arrows move has a mark before it."""
     mark = (">" if view.ascii else "▸") if is_focused else " "
     return ((mark, accent(view)), (spell(text, ascii=view.ascii), "bold" if is_focused else ""))
 
@@ -469,7 +470,7 @@ def _footer(scene: Scene) -> Pane:
         pieces += [(key.symbol, accent(view) or "bold"), (f" {texts[key.does]}", FAINT), ("  ", "")]
         column += size + 2
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         return next((KeySpot(name) for start, stop, name in spans if start <= x < stop), None)
 
-    return Pane((tuple(pieces),), spots)
+    return Pane((tuple(pieces),), spot_at)

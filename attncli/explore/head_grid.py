@@ -73,17 +73,17 @@ def head_values(state: State, loaded_run: LoadedRun) -> dict[Pair, float | None]
     return {place: head.metrics.get(state.measure) for place, head in loaded_run.heads.items()}
 
 
-def slot(extent: Extent, width: int) -> int:
+def head_cell_width(extent: Extent, width: int) -> int:
     """Cells of a head in a grid of this width: 4 with its number, or 2, or 1."""
     return next((wide for wide in (ROOMY, 2) if extent.columns * wide + extent.edge <= width), 1)
 
 
 def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
-    """The grid in this room; of more layers or heads than fit, those around the chosen one. values: what colours the
-    heads in place of the chosen measure."""
+    """A cell for each head, layers in rows, coloured by a number; of more layers or heads than fit, those around the
+    chosen one. values: what colours the heads in place of the chosen measure."""
     state, extent = scene.state, scene.loaded_run.extent
     values_by_head = head_values(state, scene.loaded_run) if values is None else values
-    wide = slot(extent, scene.width)
+    wide = head_cell_width(extent, scene.width)
     edge, columns = extent.edge, extent.columns
     fitting = max((scene.width - edge) // wide, 1)
     columns_shown = _around(state.head, columns, fitting)
@@ -103,13 +103,13 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
         )
         rows.append((name, *heads))
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         column, row = (x - edge) // wide + columns_shown.start, y - 1
         if x < edge or not 0 <= row < len(layers_shown) or column not in columns_shown:
             return None
         return HeadSpot(layers_shown[row], column) if extent.has(layers_shown[row], column) else None
 
-    return scene.fit(Pane(tuple(rows), spots))
+    return scene.fit(Pane(tuple(rows), spot_at))
 
 
 def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Piece]:
@@ -168,8 +168,8 @@ def _number_in_three_cells(value: float) -> str:
     return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
 
 
-def about(scene: Scene) -> Pane:
-    """The chosen head in a few lines: its labels, its numbers, its strongest links."""
+def head_summary(scene: Scene) -> Pane:
+    """The chosen head below the grid: its labels, its numbers, its strongest links."""
     state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or height < 2:
@@ -210,7 +210,7 @@ def about(scene: Scene) -> Pane:
 
 
 def next_measure(state: State) -> State:
-    """The next number to colour heads by."""
+    """The state with the next number to colour heads by."""
     return replace(state, measure=MEASURES[(MEASURES.index(state.measure) + 1) % len(MEASURES)])
 
 
@@ -237,7 +237,8 @@ class MatrixArea:
 
 
 def matrix_area(scene: Scene) -> MatrixArea:
-    """All words in cells as large as fit the room; of too many, all pooled, or, near, those around the chosen pair."""
+    """How a matrix is cut to the room: all words in cells as large as fit; of too many, all pooled, or, near, those
+    around the chosen pair."""
     state, width, height = scene.state, scene.width, scene.height
     queries, keys = len(scene.loaded_run.queries), len(scene.loaded_run.keys)
     if 2 * keys <= width and queries <= height:
@@ -284,7 +285,7 @@ def weights_of(state: State, loaded_run: LoadedRun, rows: slice) -> NDArray | No
 
 
 def matrix(scene: Scene) -> Pane:
-    """The map in this room, under its axes."""
+    """The map of the chosen head's weights, queries in rows, under its axes."""
     state, loaded_run, view, width, height = scene.state, scene.loaded_run, scene.view, scene.width, scene.height
     names = loaded_run.names("queries", ascii=view.ascii)
     side = min(loaded_run.widest("queries", ascii=view.ascii), NAME, max(width // 4, 4)) + 1
@@ -308,7 +309,7 @@ def matrix(scene: Scene) -> Pane:
         name = pad(cut(text, side - 1, ascii=view.ascii), side - 1, "right") + " "
         rows.append(((name, accent(view) or "bold" if is_chosen else FAINT), *pieces))
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         column = area.columns.start + (x - side) // area.across * area.block
         row = area.rows.start + (y - above) // area.down * per
         inside = column in area.columns and x >= side
@@ -318,7 +319,7 @@ def matrix(scene: Scene) -> Pane:
             return None
         return PairSpot(row, column) if inside else WordSpot(row, "query") if x < side else None
 
-    return scene.fit(Pane(tuple(rows), spots))
+    return scene.fit(Pane(tuple(rows), spot_at))
 
 
 def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:

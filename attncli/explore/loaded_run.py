@@ -97,7 +97,7 @@ class LiveSource:
     def effects(
         self, query: int, place: tuple[int, int] | None, link: tuple[int, int] | None, progress: Progress
     ) -> AblateDocument:
-        """What the word's last vector turns by when heads are taken away, one at a time.
+        """How far the word's last vector turns when heads are taken away, one at a time.
 
         place: one head, None for every one. link: cut it instead of the whole head.
         """
@@ -183,7 +183,7 @@ class SavedSource:
 Source: TypeAlias = LiveSource | SavedSource
 
 
-def live(source: Source, what: str) -> LiveSource:
+def live_source(source: Source, what: str) -> LiveSource:
     """The source with its model. Raises UnsupportedError for a file; what: what a file cannot do."""
     if isinstance(source, LiveSource):
         return source
@@ -223,12 +223,12 @@ class LoadedRun:
 
     @property
     def queries(self) -> Sequence[Token]:
-        """The words that look."""
+        """The tokens that look."""
         return self.record.sides.queries
 
     @property
     def keys(self) -> Sequence[Token]:
-        """The words looked at."""
+        """The tokens looked at."""
         return self.record.sides.keys
 
     @cached_property
@@ -247,20 +247,20 @@ class LoadedRun:
         return self._extent
 
     def names(self, side: str, *, ascii: bool) -> list[str]:
-        """The words of "queries" or "keys" as they may be shown."""
+        """The tokens of one side, "queries" or "keys", as they may be shown."""
         if (side, ascii) not in self._names:
             tokens = self.queries if side == "queries" else self.keys
             self._names[side, ascii] = [label(word_name(token), ascii=ascii) for token in tokens]
         return self._names[side, ascii]
 
     def widest(self, side: str, *, ascii: bool) -> int:
-        """Cells of the widest of these words."""
+        """Cells of the widest token of one side, "queries" or "keys"."""
         if (side, ascii) not in self._widest:
             self._widest[side, ascii] = max(map(cells, self.names(side, ascii=ascii)), default=1)
         return self._widest[side, ascii]
 
     def add(self, head: HeadRecord) -> None:
-        """Take a head."""
+        """Add a head that has run."""
         self.heads[head.layer, head.head] = head
         self._strongest = self._extent = None
 
@@ -365,7 +365,7 @@ class LoadedRun:
         return None if np.isnan(row[key]) else float(row[key])
 
     def search(self, query: int, key: int) -> list[tuple[float, Pair]]:
-        """Every head that has this link by its weight, the largest first."""
+        """The weight and the place of every head that has this link, the largest weight first."""
         weights = [(self.weight(place, query, key), place) for place in self.heads]
         return sorted(
             ((weight, place) for weight, place in weights if weight is not None),
@@ -385,7 +385,7 @@ def _matrix_row(matrix: FixedPoint | Floats, row: int) -> Floats:
 
 
 def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> State:
-    """Where the strongest link is between two words that do not stand side by side: a place with something to see.
+    """The state at the strongest link between two words that do not stand side by side: a place with something to see.
 
     about: the word that looks, None for any.
     """
@@ -409,8 +409,9 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
     return replace(state, layer=-layer, head=-head, query=query, key=key)
 
 
-def pair_in_head(state: State, loaded_run: LoadedRun) -> State:
-    """The same head at its own strongest link; a head that there is not, or without links, as `strongest_place`."""
+def strongest_pair_in_head(state: State, loaded_run: LoadedRun) -> State:
+    """The state at the chosen head's own strongest link; a head that there is not, or without links, as
+    `strongest_place`."""
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or not head.links:
         return strongest_place(state, loaded_run, None)
@@ -419,7 +420,7 @@ def pair_in_head(state: State, loaded_run: LoadedRun) -> State:
 
 
 def same_words(state: State, before: LoadedRun, loaded_run: LoadedRun) -> State:
-    """The words that stand where the chosen ones stood in the text, as pieces or merged."""
+    """The state at the words that stand where the chosen ones stood in the text, as pieces or merged."""
     query, key = (
         next((index for index, token in enumerate(tokens) if _holds_beginning(token, old)), None)
         for tokens, old in (

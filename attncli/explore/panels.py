@@ -41,7 +41,7 @@ BLANK = -1
 
 
 def accent(view: View) -> str:
-    """The style of what is chosen."""
+    """The style of what is chosen; "" without colour."""
     return "" if not view.color else "bold #c2185b" if view.light else "bold #ff6ea8"
 
 
@@ -123,7 +123,7 @@ def half_cells(level_map: NDArray, view: View, *, signed: bool) -> list[Line]:
 
 
 def _runs(row: NDArray) -> list[tuple[int, int, int]]:
-    """Where a row's values change: (start, stop, value)."""
+    """The runs of equal values in a row: (start, stop, value)."""
     if not row.size:
         return []
     cuts = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
@@ -217,7 +217,7 @@ class Scene:
     height: int
 
     def sized(self, width: int, height: int) -> Scene:
-        """The same in another room."""
+        """The same scene in another room."""
         return replace(self, view=replace(self.view, width=width), width=width, height=height)
 
     def fit(self, pane: Pane) -> Pane:
@@ -234,7 +234,7 @@ def stack_panes(panes: Sequence[Pane]) -> Pane:
     """The panes one below the other."""
     widths = {pane.width for pane in panes if pane.height}
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         for pane in panes:
             if y < pane.height:
                 return pane.spots(x, y)
@@ -242,7 +242,7 @@ def stack_panes(panes: Sequence[Pane]) -> Pane:
         return None
 
     rows = tuple(row for pane in panes for row in pane.rows)
-    return Pane(rows, spots, widths.pop() if len(widths) == 1 else None)
+    return Pane(rows, spot_at, widths.pop() if len(widths) == 1 else None)
 
 
 def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool) -> Pane:
@@ -269,12 +269,12 @@ def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
     rows = tuple((*a, *between, *b) for a, b in zip(left.rows, right.rows, strict=True))
     width, start = left.width, left.width + len(gap)
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         if x < width:
             return left.spots(x, y)
         return right.spots(x - start, y) if x >= start else None
 
-    return Pane(rows, spots, None if right.width is None else start + right.width)
+    return Pane(rows, spot_at, None if right.width is None else start + right.width)
 
 
 # Rankings: heads below each other by a number, with its bar; the chosen row stands out.
@@ -295,7 +295,7 @@ class RankingRow:
 
 
 def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
-    """The rows in this room, those around the chosen one."""
+    """Heads below each other by a number, with its bar: the rows in this room, those around the chosen one."""
     view, room, chosen_row = scene.view, max(scene.height, 1), min(scene.state.row, len(rows) - 1)
     top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
     visible_rows = rows[top : top + room]
@@ -311,15 +311,15 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
         bars = bar_pieces(bar_text, bar_style(view))
         lines.append(((text, text_style), (" ", ""), *bars, (f" {row.more}", more_style)))
 
-    def spots(x: int, y: int) -> Spot | None:
+    def spot_at(x: int, y: int) -> Spot | None:
         return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None
 
-    return scene.fit(Pane(tuple(lines), spots))
+    return scene.fit(Pane(tuple(lines), spot_at))
 
 
 @dataclass(frozen=True, eq=False)
 class HeadEffects:
-    """What was asked for and found. place, query, key: the head, the word and the link asked about.
+    """What taking heads away changed. place, query, key: the head, the word and the link asked about.
 
     head: that head taken away; cut_document: the link cut in it; every: each head taken away, None where that was
     not asked.
@@ -450,13 +450,13 @@ STEPS = (*STEP_OF_PART, "matrices")
 
 
 def part_title(state: State, view: View) -> str:
-    """The number of the step in sight and its name; of the matrices, the name alone."""
+    """The number and the name of the derivation's step in sight; of the matrices, the name alone."""
     step = STEP_OF_PART.get(STEPS[min(state.step, len(STEPS) - 1)])
     return say(view, "as matrices") if step is None else step_title(step, view)
 
 
 def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) -> Pane:
-    """The step in this room, from the line on that is its first; below it the chosen weight in one line.
+    """A step of the derivation, from the line on that is its first; below it the chosen weight in one line.
 
     derivation: None where it is not known yet. with_words: whether it says in words what the step does.
     """
@@ -484,7 +484,7 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
 
 
 def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) -> Lines:
-    """A step with as many keys as leave its last line in sight; the others are told in one line."""
+    """A step of a derivation with as many keys as leave its last line in sight; the others are told in one line."""
     keys = len(derivation.tokens) + derivation.extra_keys
     block: Lines = getattr(Derivation(derivation, view, keys), step)()
     while step != "matrices" and len(block.rows) > room and keys > 1:

@@ -72,17 +72,17 @@ class Extent:
 
     @property
     def columns(self) -> int:
-        """Columns of a grid of the heads."""
+        """How many columns a grid of the heads has."""
         return max((max(heads) + 1 for heads in self.heads.values()), default=0)
 
     @property
     def edge(self) -> int:
-        """Cells of the layers' numbers beside it, and of a blank."""
+        """How many cells the layers' numbers beside a grid take, with a blank."""
         return len(str(max(self.heads, default=0))) + 1
 
 
 def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
-    """The head nearest to this one among those there are; the state itself where there are none."""
+    """The state at the head nearest to this one among those there are; itself where there are none."""
     if not extent.heads:
         return state
     layers = list(extent.heads)
@@ -92,7 +92,7 @@ def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
 
 
 def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
-    """So many layers and heads on, in the order of those there are; stops at the ends."""
+    """The state so many layers and heads on, in the order of those there are; stops at the ends."""
     if not extent.heads:
         return state
     state = at_head(state, extent, state.layer, state.head)
@@ -104,7 +104,7 @@ def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
 
 
 def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
-    """The pair of words nearest to this one."""
+    """The state at the pair of words nearest to this one."""
     return replace(
         state,
         query=min(max(query, 0), max(extent.queries - 1, 0)),
@@ -114,14 +114,14 @@ def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
 
 
 def by_word(state: State, extent: Extent, by: int) -> State:
-    """The word after or before the one that the sentence is about."""
+    """The state so many words on from the one that the sentence is about."""
     if state.is_turned:
         return at_pair(state, extent, state.query, state.key + by)
     return at_pair(state, extent, state.query + by, state.key)
 
 
 def next_scale(state: State) -> State:
-    """The next way to colour weights."""
+    """The state with the next way to colour weights."""
     return replace(state, scale=SCALES[(SCALES.index(state.scale) + 1) % len(SCALES)])
 
 

@@ -76,6 +76,7 @@ class Work:
         self._thread.join(seconds)
 
     def _run(self) -> None:
+        """Do the job in this thread, and post its end, or what went wrong."""
         try:
             finish = self._job(self)
         except WorkCancelled:
@@ -120,15 +121,15 @@ class WalkStage(Protocol):
     def draw(self) -> None:
         """Draw what is looked at now."""
 
-    def soon(self) -> None:
+    def draw_soon(self) -> None:
         """Draw soon, once for all that comes until then."""
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
-        """End the walk. number: the exit code; failure: what ended it, if something went wrong."""
+        """End the walk. number: of the signal that asked for it; failure: what ended it, if something went wrong."""
 
 
 class Walk:
-    """One walk through a source.
+    """One walk through a source: what is looked at, what is known of it, and what is computed.
 
     models: the names that may be switched to; load: the model of a name. start: where it begins, None for where there
     is something to see; about: the word it is about, then. is_placed: that it is where somebody wants it; what comes in
@@ -165,7 +166,7 @@ class Walk:
     def run(self, source: Source, *, first: bool = False, then: Callable[[], None] = lambda: None) -> None:
         """Run a source; its heads appear as they come. first: whether a failure ends the program."""
 
-        def job(work: Work) -> Callable[[], None]:
+        def read_heads(work: Work) -> Callable[[], None]:
             record = source.record(work.report)
             loaded_run = LoadedRun(record)
             work.post(lambda: self._enter(source, loaded_run))
@@ -178,7 +179,7 @@ class Walk:
                     record.heads.close()
             return lambda: self._finish(loaded_run, then)
 
-        self.begin("run", job, first=first)
+        self.begin("run", read_heads, first=first)
 
     def begin(self, name: str, job: WalkJob, *, first: bool = False) -> None:
         """Work that is told of in the header; what went on before is stopped.
@@ -228,7 +229,7 @@ class Walk:
         loaded_run.add(head)
         loaded_run.share = work.share
         if loaded_run is self.loaded_run:
-            self.stage.soon()
+            self.stage.draw_soon()
 
     def _finish(self, loaded_run: LoadedRun, then: Callable[[], None]) -> None:
         """All heads of a run are known: go to a place that has something to see, unless one was chosen."""
@@ -298,11 +299,11 @@ class Walk:
         if place in self.derivations:
             return
 
-        def job(work: Work) -> Callable[[], None]:
+        def derive(work: Work) -> Callable[[], None]:
             derivation = source.derivation(*place)
             return self.when_done(lambda: self.derivations.update({place: derivation}))
 
-        self.begin("why", job)
+        self.begin("why", derive)
 
     @property
     def explanation(self) -> WhyDocument | None:
@@ -316,11 +317,11 @@ class Walk:
         if place in self.explanations:
             return
 
-        def job(work: Work) -> Callable[[], None]:
+        def take_apart(work: Work) -> Callable[[], None]:
             document = source.parts(*place, work.report)
             return self.when_done(lambda: self.explanations.update({place: document}))
 
-        self.begin("parts", job)
+        self.begin("parts", take_apart)
 
 
 # The tour: stops on the way from a sentence to one weight and what it changes, each with a place and some words.
@@ -331,8 +332,8 @@ FROM, TO = "it", "animal"
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop. words: what it says; none at the first, whose words tell what is in view. step: of the derivation.
-    tour_step: what it is of the steps that have numbers, beside those of the derivation."""
+    """One stop of the tour. words: what it says; none at the first, whose words tell what is in view. step: of the
+    derivation. tour_step: what it is of the steps that have numbers, beside those of the derivation."""
 
     words: tuple[Message, ...]
     sight: SightName
@@ -362,7 +363,8 @@ STOPS = (
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
-    """Where the tour begins: at the sample's own link, in the head with most of it; of another text where it is."""
+    """The state that the tour begins with: at the sample's own link, in the head with most of it; of another text where
+    it is."""
     texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
     if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
         return replace(state, is_turned=False)
@@ -378,7 +380,7 @@ def error_text(error: AttnError, view: View) -> str:
 
 
 def at_stop(state: State, number: int) -> State:
-    """The place of the tour's stop of this number."""
+    """The state at the tour's stop of this number."""
     stop = STOPS[number]
     return replace(state.sees(stop.sight), focus=stop.focus, step=stop.step, top=0, row=0, subtracted_head=None)
 

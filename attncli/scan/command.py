@@ -33,7 +33,7 @@ from attncli.inputs.files import atomic_writer, is_folder
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from attncli.draw.page.corpus_page import PageScan
     from attncli.models.model import Model
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.sampled_texts import Shading
     from attncli.scan.shard_files import ShardOutcome
+
+    Scan = tuple[ScanPlan, ScanDocument]
 
 
 # The options of `attn scan`: which texts, what is measured, and how shards are computed.
@@ -206,7 +208,7 @@ def start(
     from attncli.scan.corpus_scan import scan_corpus
     from attncli.scan.engines import ScanPart, parse_part
 
-    _check(measure)
+    _check_measures(measure)
     part = ScanPart() if running.part is None else parse_part(running.part)
     engine = engine_of(running, environment)
     loaded_model = load_checkpoint(
@@ -224,7 +226,7 @@ def start(
                 model,
                 texts,
                 out,
-                request=_request(texts, corpus, measure),
+                request=_scan_request(texts, corpus, measure),
                 loaded_model=loaded_model,
                 engine=engine,
                 part=part,
@@ -294,18 +296,20 @@ class _Counter:
         return message("{done_texts} of {every} texts · {pace} texts/s", done_texts=done_texts, every=every, pace=pace)
 
 
-def _check(measure: StatisticsOptions) -> None:
+def _check_measures(measure: StatisticsOptions) -> None:
+    """Raise UsageError for measures that exclude each other, UnsupportedError for tables without pyarrow."""
     if measure.words and measure.why:
         raise UsageError("--why takes links between tokens apart, and --words merges them", expected="one of them")
     if measure.words and measure.find:
         raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
     if measure.rows or measure.find:
-        from attncli.scan.shard_files import library
+        from attncli.scan.shard_files import import_pyarrow
 
-        library()
+        import_pyarrow()
 
 
-def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
+def _scan_request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
+    """What the options ask of a scan. Raises UsageError, InputError for a file of metrics."""
     from attncli.measure.metric_file import load_metrics
     from attncli.scan.corpus_scan import EVERY_METRIC, USUAL
     from attncli.scan.intake import parse_format
@@ -387,8 +391,6 @@ def show(
     attn scan show before after --html both.html
     """
     environment: Environment = ctx.obj
-    from functools import partial
-
     from attncli.scan.report import head_document
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
@@ -433,11 +435,11 @@ def show(
         from attncli.draw.page.site import check_site
 
         check_site(site)
-    scans = [_shown_scan(folder) for folder in out]
-    for scan_plan, _ in scans[:1]:
-        _check_shown(scan_plan, metric, head, head_place)
+    scans = [_read_scan(folder) for folder in out]
+    scan_plan, document = scans[0]
+    _check_shown(scan_plan, metric, head, head_place)
     if html is not None:
-        write(environment, scans, html, view.lang)
+        _write_page(environment, scans, html, view.lang)
     if site is not None:
         _write_site(environment, scans, site, view.lang)
     if len(out) == 1 or is_beside:
@@ -446,8 +448,11 @@ def show(
             from attncli.scan.report import compare_document
 
             comparison = compare_document(*out)
-        alike_heads = _alike(environment, *scans[0], head_place) if alike and head_place is not None else None
-        document = scans[0][1]
+        alike_heads = shades = None
+        if alike and head_place is not None:
+            alike_heads = _heads_most_like(environment, scans[0], head_place)
+        if shade and head_place is not None:
+            shades = _shade_metric_texts(environment, scans[0], head_place, metric)
         if head_place is not None and (output.json or output.plain):
             document = head_document(document, head_place, alike_heads)
         closely = partial(
@@ -457,13 +462,13 @@ def show(
             deciles=deciles,
             alike=alike_heads,
             comparison=comparison,
-            shades=_shades(environment, *scans[0], head_place, metric) if shade and head_place is not None else None,
+            shades=shades,
         )
         write_documents([document], output, environment, view, screen=closely)
 
 
-def _shown_scan(folder: Path) -> tuple[ScanPlan, ScanDocument]:
-    """A scan as far as it is done."""
+def _read_scan(folder: Path) -> Scan:
+    """The scan of a folder, as far as it is done."""
     from attncli.scan import plan, report
     from attncli.scan.totals import total
 
@@ -532,7 +537,7 @@ def verify(
     scan_plan = read_plan(out)
     if texts:
         scan_plan = locate_files(scan_plan, texts, out)
-    scan_plan = _with_metric_files(scan_plan, metric_file or ())
+    scan_plan = _with_named_metric_files(scan_plan, metric_file or ())
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     name = model or scan_plan.model.name
@@ -544,13 +549,13 @@ def verify(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _with_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
-    """A plan whose files of metrics are those that were named: nothing is run that only a scan's folder names.
+def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
+    """A plan that finds its files of metrics at these paths: nothing is run that only a scan's folder names.
 
     Raises UsageError where one is not named.
     """
     from attncli.measure.metric_file import load_metric_file
-    from attncli.scan.plan import moved_to
+    from attncli.scan.plan import with_files_at
 
     paths_by_digest = {file.sha256: file.path for file in map(load_metric_file, paths)}
     places = []
@@ -562,7 +567,7 @@ def _with_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
                 digest=file.sha256,
             )
         places.append(paths_by_digest[file.sha256])
-    return moved_to(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
+    return with_files_at(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 
 
 class ScanGroup(CommandGroup):
@@ -595,19 +600,17 @@ scan_app.info.cls = ScanGroup
 # `attn scan show --html`: the page of scans, their sentences shaded by each scan's own model.
 
 
-def write(environment: Environment, scans: Sequence[tuple[ScanPlan, ScanDocument]], file: Path, lang: str) -> None:
+def _write_page(environment: Environment, scans: Sequence[Scan], file: Path, lang: str) -> None:
     """Write the page of scans. Without a scan's model its sentences are not shaded, and the page says so."""
     from attncli.draw.page.corpus_page import density_of, scan_page
 
     density = density_of([document for _, document in scans])
-    page_scans = [_page_scan(environment, plan, document, density) for plan, document in scans]
+    page_scans = [_page_scan(environment, scan, density) for scan in scans]
     with atomic_writer(file) as stream:
         stream.write(scan_page(page_scans, lang=lang, density=density))
 
 
-def _write_site(
-    environment: Environment, scans: Sequence[tuple[ScanPlan, ScanDocument]], site: Path, lang: str
-) -> None:
+def _write_site(environment: Environment, scans: Sequence[Scan], site: Path, lang: str) -> None:
     """Write the site of scans."""
     from attncli.draw.page.site import write_site
 
@@ -615,7 +618,7 @@ def _write_site(
     files = write_site(
         [document for _, document in scans],
         site,
-        lambda document, density: _page_scan(environment, plans[id(document)], document, density),
+        lambda document, density: _page_scan(environment, (plans[id(document)], document), density),
         lang=lang,
     )
     environment.note(message("{count} files in {site}", count=len(files), site=str(site)))
@@ -623,36 +626,34 @@ def _write_site(
 
 def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
     """The model of a scan. Raises InputError where another one has its name now."""
-    from attncli.cli.declarations import ComputeOptions
     from attncli.cli.model_option import load_checkpoint
-    from attncli.scan.plan import check_model, digest_of
+    from attncli.scan.plan import check_model, model_digest
 
     loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions(), adapters=plan.model.adapters)
     check_model(loaded_model)
-    if digest_of(loaded_model) != plan.model.digest:
+    if model_digest(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)
     return loaded_model
 
 
-def _shades(
-    environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int], metric: str | None
-) -> Shading:
+def _shade_metric_texts(environment: Environment, scan: Scan, place: tuple[int, int], metric: str | None) -> Shading:
     """Where a head looks in the texts that its screen shows of a metric."""
-    from attncli.scan.sampled_texts import shading, texts_of
+    from attncli.scan.sampled_texts import shading, texts_of_metric
 
-    texts = texts_of(document, place, metric)
+    plan, document = scan
+    texts = texts_of_metric(document, place, metric)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
         return shading(plan, _scanned_model(environment, plan), {place: texts}, progress=on_progress)
 
 
-def _alike(environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int]) -> AlikeHeads:
-    """The heads most like one."""
+def _heads_most_like(environment: Environment, scan: Scan, place: tuple[int, int]) -> AlikeHeads:
+    """The heads most like the one at this (layer, head), over the texts of its sample."""
     from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
+    plan, document = scan
     model = _scanned_model(environment, plan)
-    texts = [
-        text for head in document.heads if (head.layer, head.head) == place for text in sampled_texts(document, head)
-    ]
+    own_head = next((head for head in document.heads if (head.layer, head.head) == place), None)
+    texts = [] if own_head is None else sampled_texts(document, own_head)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
         return alike_heads(plan, model, [place], texts, progress=on_progress)[place]
 
@@ -661,33 +662,29 @@ PAGE_TEXTS = 16
 """Texts over which all heads of a page are compared with each other."""
 
 
-def _page_scan(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> PageScan:
-    """A scan for a page, its examples shaded where its model is at hand."""
+def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
+    """A scan for a page: its examples shaded, and the heads most like each head, where its model is at hand."""
     from attncli.draw.page.corpus_page import PageScan
+    from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
+    plan, document = scan
     try:
         model = _scanned_model(environment, plan)
-        return PageScan(
-            document, *_shading(environment, plan, document, density, model), _all_alike(plan, document, model)
-        )
+        tokens, looks = _shade_examples(environment, scan, density, model)
+        texts = sampled_texts(document, document.heads[0])[:PAGE_TEXTS] if document.heads else []
+        alike = alike_heads(plan, model, plan.heads, texts) if document.heads else {}
+        return PageScan(document, tokens, looks, alike)
     except AttnError as error:
         environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
         return PageScan(document, {}, {})
 
 
-def _all_alike(plan: ScanPlan, document: ScanDocument, model: Model) -> Mapping[tuple[int, int], AlikeHeads]:
-    """The heads most like each head, over texts of a uniform sample."""
-    from attncli.scan.sampled_texts import alike_heads, sampled_texts
-
-    if not document.heads:
-        return {}
-    return alike_heads(plan, model, plan.heads, sampled_texts(document, document.heads[0])[:PAGE_TEXTS])
-
-
-def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int, model: Model) -> Shading:
+def _shade_examples(environment: Environment, scan: Scan, density: int, model: Model) -> Shading:
+    """Where each head looks in the examples that a page of this density shows of it."""
     from attncli.draw.page.corpus_page import DENSITIES, examples_of
     from attncli.scan.sampled_texts import shading
 
+    plan, document = scan
     texts = {
         (head.layer, head.head): {
             (example.file, example.line): example.text for example in examples_of(document, head, DENSITIES[density])

@@ -32,11 +32,11 @@ from attncli.language import message
 from attncli.scan.document import ScanVerifyDocument, VerifiedShard
 from attncli.scan.plan import ScanPlan
 from attncli.scan.report import failures
-from attncli.scan.shard_files import ShardOutcome, ShardState, give_up, is_done, path_of, remove, sweep
+from attncli.scan.shard_files import ShardOutcome, ShardState, give_up, is_done, path_of, remove_file, remove_leftovers
 from attncli.scan.statistics import UNIT
 from attncli.scan.totals import Totals, read_committed, total
 from attncli.scan.worker import Worker, machine
-from attncli.scan.worker_process import ALLOCATION, STOP, failure_text, ready, use_one_thread
+from attncli.scan.worker_process import ALLOCATION, STOP, failure_text, make_worker, use_one_thread
 from attncli.version import __version__
 
 TRIES = 3
@@ -90,7 +90,7 @@ class LocalWorkers:
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         """Compute the shards. A shard whose worker dies is computed again, `TRIES` times in all."""
-        sweep(job.folder, job.part)
+        remove_leftovers(job.folder, job.part)
         waiting, deaths = list(shards)[::-1], Counter[int]()
         selector = selectors.DefaultSelector()
         running: list[_Process] = []
@@ -129,11 +129,11 @@ class LocalWorkers:
                 worker.process.wait()
                 worker.errors.close()
             selector.close()
-            sweep(job.folder, job.part)
+            remove_leftovers(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
         """A new worker, which has been told where the files of the corpus are."""
-        errors = _last_words(job.folder)
+        errors = _open_last_words(job.folder)
         process = subprocess.Popen(
             [sys.executable, "-m", "attncli.scan.worker_process", str(job.folder), job.model, job.part],
             stdin=subprocess.PIPE,
@@ -174,8 +174,8 @@ class LocalWorkers:
         return ShardOutcome(worker.shard, reason)
 
 
-def _last_words(folder: Path) -> IO[bytes]:
-    """A file for what a worker says as it dies, in the scan's folder, or elsewhere where that may not be written.
+def _open_last_words(folder: Path) -> IO[bytes]:
+    """A new file for what a worker says as it dies, in the scan's folder, or elsewhere where that cannot be written.
 
     It has no name: whatever ends this process leaves none behind. Raises AttnError where there is no room for one.
     """
@@ -198,7 +198,7 @@ class Actor:
     def __init__(self, folder: str, model: str, part: str, places: Sequence[str]) -> None:
         use_one_thread()
         os.environ.update(ALLOCATION)  # its process has begun: oneDNN reads its part, the C library has read its own
-        sweep(Path(folder), part)
+        remove_leftovers(Path(folder), part)
         self._worker_arguments = (folder, model, part, places)
         self._worker: Any = None
 
@@ -206,7 +206,7 @@ class Actor:
         """A shard's number, why it failed ("" for done), its texts and tokens."""
         try:
             if self._worker is None:
-                self._worker = ready(*self._worker_arguments)
+                self._worker = make_worker(*self._worker_arguments)
             counts = self._worker.shard(number)
         except Exception as error:
             return number, failure_text(error), 0, 0
@@ -241,7 +241,7 @@ class RayCluster:
             yield from self._run_shards(ray, job, shards)
         finally:
             ray.shutdown()
-            sweep(job.folder, job.part)
+            remove_leftovers(job.folder, job.part)
 
     def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         """Compute the shards by actors of the cluster that answers."""
@@ -349,7 +349,8 @@ def parse_part(text: str) -> ScanPart:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """totals: of all shards that are done, None where other parts still have some to do. failed_shards: those that were
+    """What a run of a scan came to. totals: of all shards that are done, None where other parts still have some to do.
+    failed_shards: those that were
     given up in this run; elsewhere: in those of other parts. computed_count: how many were done in it.
     recomputed_shards: those whose files were found broken."""
 
@@ -377,7 +378,7 @@ def run(
     done_shards = [shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)]
     broken = sorted(total(plan, folder, done_shards).broken)
     for shard in broken:  # what cannot be read is computed again
-        remove(path_of(folder, shard, "state.npz"))
+        remove_file(path_of(folder, shard, "state.npz"))
     missing_shards = missing(plan, folder, part)
     failed_shards, computed_count = [], 0
     if missing_shards:
@@ -387,7 +388,7 @@ def run(
                 give_up(folder, outcome.shard, outcome.reason, part.name)
             else:
                 computed_count += 1
-                remove(path_of(folder, outcome.shard, "failed.txt"))
+                remove_file(path_of(folder, outcome.shard, "failed.txt"))
             on_shard(outcome)
     failed_numbers = {outcome.shard for outcome in failed_shards}
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]

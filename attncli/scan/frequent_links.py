@@ -102,7 +102,7 @@ def pairs_memory(heads: int) -> int:
 
 
 def mask_places(spec: Spec) -> tuple[int, ...]:
-    """Of each layer the place of its mask among the different ones, in the order of layers."""
+    """The number of each layer's mask among the model's different masks, in the order of layers."""
     names = [repr(block.attention.mask) for block in spec.blocks]
     return tuple(list(dict.fromkeys(names)).index(name) for name in names)
 
@@ -148,7 +148,7 @@ class ShardLinks:
         first = int(self._text_numbers[-1]) + 1 if self._text_numbers.size else 0
         is_full = len(self._places) + present.size > 1 << PLACE_BITS or first + len(table) > 1 << TEXT_BITS
         if max(self._sizes) + table.size > self._links.shape[1] or is_full:
-            self._count()
+            self._count_held_links()
             first = 0
             if table.size > self._links.shape[1]:
                 self._links = np.empty((len(self._heads), table.size), np.int64)
@@ -169,7 +169,7 @@ class ShardLinks:
         self._links[heads, start : start + size] = links.transpose(1, 0, 2).reshape((-1, size))
         self._sizes[layer] += size
 
-    def _count(self) -> None:
+    def _count_held_links(self) -> None:
         """Count the links that are held, and begin anew to number their tokens and texts."""
         ids = np.array(list(self._places), np.int64)
         order = np.argsort(ids)
@@ -186,14 +186,14 @@ class ShardLinks:
         self._places.clear()
 
     def arrays(self) -> dict[str, Ints]:
-        """What the shard keeps, by name.
+        """The arrays that the shard's file keeps, by name.
 
         `link_pairs`, and `COUNTED` as `link_counts` and so on, [head, place]. `link_lost` [2, head]: how often any pair
         may have come unseen, and one that is not there. `link_tokens` [1 + 2 · masks, token]: the id, of each
         mask how many rows ask with it, and of each the weight that would rest on it were all these rows even, in
         multiples of 2⁻²⁴.
         """
-        self._count()
+        self._count_held_links()
         pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
         counts = np.zeros((len(COUNTED), len(self._heads), KEPT), np.int64)
         lost_counts = np.zeros((2, len(self._heads)), np.int64)
@@ -313,7 +313,7 @@ class TotalLinks:
         return pairs
 
     def state(self) -> bytes:
-        """What the digest of a scan is over."""
+        """The bytes of all pairs and tokens, for the digest of a scan."""
         parts = [part for head in self._heads for part in (head.codes.tobytes(), head.counts.tobytes())]
         tokens = np.array([[number, *self._tokens[number].tolist()] for number in sorted(self._tokens)], np.int64)
         return b"".join([*parts, self._lost_counts.tobytes(), tokens.tobytes()])

@@ -95,11 +95,11 @@ def why_parts(head: ScanHead, view: View) -> Lines:
         for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
             share, ci95 = getattr(part, f"{side}_share"), getattr(part, f"{side}_ci95")
             title_cell = say(view, side_title) if place == 0 else ""
-            rows.append([title_cell, say(view, part_name(part)), number(share, view), interval_text(ci95, view)])
+            rows.append([title_cell, say(view, part_name(part)), number_text(share, view), interval_text(ci95, view)])
     note = message(
         "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects",
         texts=f"{head.why.texts:,}",
-        advantage=number(head.why.advantage, view),
+        advantage=number_text(head.why.advantage, view),
     )
     titles = ["", "", *say_each(view, "share", "95% interval")]
     return table(titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note)
@@ -153,17 +153,19 @@ def _part_phrase(part: ScanWhyPart) -> Message:
             return part_name(part)
 
 
-def number(value: float | None, view: View) -> str:
-    """A statistic, with a digit more than the view's: intervals are narrow."""
+def number_text(value: float | None, view: View) -> str:
+    """A statistic as written, with a digit more than the view's, as intervals are narrow; a dash for None."""
     return "-" if value is None else format_fixed(value, view.precision + 1)
 
 
-def turn(value: float | None, view: View) -> str:
-    """An effect, with two more digits: most heads turn a vector by thousandths."""
-    return number(value, replace(view, precision=view.precision + 2))
+def effect_text(value: float | None, view: View) -> str:
+    """An effect as written, with two more digits: most heads turn a vector by thousandths."""
+    return number_text(value, replace(view, precision=view.precision + 2))
 
 
-def interval_text(between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number) -> str:
+def interval_text(
+    between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number_text
+) -> str:
     """An interval as its two ends; a dash where there is none. write: a number."""
     if between is None:
         return "-"
@@ -186,9 +188,9 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     rows = [
         [
             say(view, title),
-            number(metric.mean_texts, view),
+            number_text(metric.mean_texts, view),
             interval_text(metric.ci95, view),
-            number(metric.baseline, view),
+            number_text(metric.baseline, view),
         ]
         for name, title in KINDS.items()
         if (metric := head.metrics.get(name)) is not None
@@ -208,12 +210,12 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     rows = [
         [
             name,
-            number(metric.mean_texts, view),
+            number_text(metric.mean_texts, view),
             interval_text(metric.ci95, view),
-            number(metric.mean_rows, view),
-            number(metric.sd, view),
-            number(metric.quantiles.get("50"), view),
-            number(metric.baseline, view),
+            number_text(metric.mean_rows, view),
+            number_text(metric.sd, view),
+            number_text(metric.quantiles.get("50"), view),
+            number_text(metric.baseline, view),
         ]
         for name, metric in head.metrics.items()
         if view.full or not (name.startswith("offset") or name in KIND_METRICS)
@@ -231,7 +233,7 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     """The texts in which the metric that is shown is largest."""
     name, count = shown.metric, None if view.full else EXAMPLES if view.few else view.top
-    write = number if name in head.metrics else turn
+    write = number_text if name in head.metrics else effect_text
     examples = [example for example in head.top if example.metric == name][:count]
     rows = [((write(example.value, view),), example) for example in examples]
     title = message("strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name)
@@ -291,7 +293,7 @@ def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     if not head.sample:
         return Lines()
     name, texts = shown.metric, shown.document.texts or []
-    write = number if name in head.metrics else turn
+    write = number_text if name in head.metrics else effect_text
     rows, before = [], 0
     for example in (example for example in head.sample if example.metric == name):
         decile = 0 if example.decile is None else example.decile
@@ -344,8 +346,8 @@ def _text_table(
 
 
 def furthest_link(head: ScanHead, view: View) -> list[str]:
-    """Which of the head's most frequent links chance makes least: the one of the largest lift; others may have the
-    same."""
+    """A sentence that names which of the head's most frequent links chance makes least; none without one above
+    chance."""
     above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
     if not above:
         return []
@@ -372,9 +374,9 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     rows = [
         [
             row.metric,
-            number(row.a, view),
-            number(row.b, view),
-            number(row.cliffs_delta, view),
+            number_text(row.a, view),
+            number_text(row.b, view),
+            number_text(row.cliffs_delta, view),
             "-" if row.q is None else f"{row.q:.2g}",
         ]
         for row in (every if view.full else every[: view.top])
@@ -396,9 +398,10 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     if alike is None:
         return Lines()
     by_doing = [
-        [f"L{row.layer} H{row.head}", number(row.value, view), interval_text(row.ci95, view)] for row in alike.by_doing
+        [f"L{row.layer} H{row.head}", number_text(row.value, view), interval_text(row.ci95, view)]
+        for row in alike.by_doing
     ]
-    by_weights = [[f"L{row.layer} H{row.head}", number(row.value, view)] for row in alike.by_weights]
+    by_weights = [[f"L{row.layer} H{row.head}", number_text(row.value, view)] for row in alike.by_weights]
     pairs = zip_longest(by_doing, by_weights)
     rows = [[*(doing or [""] * 3), *(weights or [""] * 2)] for doing, weights in pairs]
     note = (
@@ -406,7 +409,7 @@ def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
             "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel: what their "
             "values read and they write in common, of random heads {chance}",
             texts=alike.texts,
-            chance=number(alike.chance, view),
+            chance=number_text(alike.chance, view),
         )
         if alike.by_weights
         else message(

@@ -35,7 +35,7 @@ from attncli.inputs.files import is_folder, open_regular, system_errors
 from attncli.inputs.tensors import read_npy_data, read_npy_header
 from attncli.language import listing, message
 from attncli.measure.row_facts import Ints
-from attncli.scan.shard_files import PLANNING, synced_writer, temporary
+from attncli.scan.shard_files import PLANNING, synced_writer, temporary_name
 
 TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""
@@ -67,7 +67,7 @@ class Record:
 
 
 def parse_format(text: str) -> Format:
-    """What `--format` says: `lines`, `jsonl:FIELD`, `parquet:COLUMN`. Raises UsageError."""
+    """The format that `--format` names: `lines`, `jsonl:FIELD`, `parquet:COLUMN`. Raises UsageError."""
     kind, _, field = text.partition(":")
     if kind == "lines" and not field:
         return Format("lines")
@@ -86,17 +86,17 @@ def format_of(name: str) -> Format:
     return Format("parquet", "text") if plain.endswith(".parquet") else Format("lines")
 
 
-def find(
+def find_files(
     names: Sequence[str], *, out: Path | None = None, note: Callable[[str], None] = lambda message: None
 ) -> list[str]:
-    """The files that names, folders and globs stand for, in order: as asked, and by name within a folder or glob.
+    """The files that names, folders and globs of a corpus stand for, in order: as asked, and by name within each.
 
     `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a folder or glob: `out`,
     and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there, UsageError
     for a file named twice.
     """
     files: list[str] = []
-    scans = _Scans(out)
+    scans = _ScanFolders(out)
     for name in names:
         if name == "-" or "://" in name:
             files.append(name)
@@ -104,11 +104,11 @@ def find(
         path = Path(name)
         if is_folder(path):
             inside = sorted(str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry))
-            inside = [entry for entry in inside if not scans.hold(entry, path)]
+            inside = [entry for entry in inside if not scans.leave_out(entry, path)]
         else:
             # glob's own matches: pathlib's has no `..` and no absolute patterns
             matches = sorted(entry for entry in glob(name, recursive=True) if Path(entry).is_file())  # noqa: PTH207
-            inside = [name] if path.is_file() else [entry for entry in matches if not scans.hold(entry)]
+            inside = [name] if path.is_file() else [entry for entry in matches if not scans.leave_out(entry)]
         if not inside:
             raise InputError(
                 "there is no corpus {name}",
@@ -116,7 +116,7 @@ def find(
                 name=repr(name),
             )
         files += inside
-    for folder in scans.passed:
+    for folder in scans.left_out:
         note(message("{folder} was written by a scan, and is no part of the corpus", folder=folder))
     if len(files) != len(set(files)):
         twice = next(name for index, name in enumerate(files) if name in files[:index])
@@ -124,15 +124,15 @@ def find(
     return files
 
 
-class _Scans:
-    """Folders that scans wrote, found on the way. passed: those that files were left out of."""
+class _ScanFolders:
+    """Folders that scans wrote, met on the way. left_out: those that files were left out of."""
 
     def __init__(self, out: Path | None) -> None:
         self._out = out
         self._known: dict[Path, Path | None] = {} if out is None else {out.absolute(): out}
-        self.passed: dict[Path, None] = {}
+        self.left_out: dict[Path, None] = {}
 
-    def hold(self, name: str, root: Path | None = None) -> bool:
+    def leave_out(self, name: str, root: Path | None = None) -> bool:
         """Whether a file is in a folder that a scan wrote. root: the folder that was asked for; what another scan wrote
         around it is asked for with it."""
         scan_folder = self._scan_around(Path(name).absolute().parent)
@@ -140,7 +140,7 @@ class _Scans:
             scan_folder is not self._out and root is not None and root.absolute().is_relative_to(scan_folder)
         ):
             return False
-        self.passed[scan_folder] = None
+        self.left_out[scan_folder] = None
         return True
 
     def _scan_around(self, folder: Path) -> Path | None:
@@ -189,7 +189,7 @@ def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
     return Record(file, line, content, cluster="" if cluster is None else str(cluster))
 
 
-def parquet(path: str) -> Any:
+def open_parquet(path: str) -> Any:
     """The Parquet file, open. Raises UnsupportedError without pyarrow, InputError for a damaged file."""
     try:
         import pyarrow.parquet as library
@@ -201,7 +201,7 @@ def parquet(path: str) -> Any:
         raise InputError("this is no Parquet file: {error}", where=path, error=error) from error
 
 
-def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> list[str]:
+def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) -> list[str]:
     """The columns of a Parquet file that a scan reads. Raises InputError for one that is not there."""
     names = list(parquet_file.schema_arrow.names)
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
@@ -221,8 +221,8 @@ def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> li
 
 def records_of_parquet(path: str, file_range: Range, format: Format, cluster: str) -> Iterator[Record]:
     """The rows of a range; only the row groups that hold them are read."""
-    parquet_file = parquet(path)
-    columns = columns_of(parquet_file, path, format, cluster)
+    parquet_file = open_parquet(path)
+    columns = parquet_columns(parquet_file, path, format, cluster)
     start = 0
     for group in range(parquet_file.num_row_groups):
         rows = parquet_file.metadata.row_group(group).num_rows
@@ -273,9 +273,9 @@ def take_in(
     cluster: str = "",
     files: list[File] | None = None,
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
-    """The files and the shards of `size`. folder: where copies go; cluster: a column of Parquet files that is read with
-    the texts, "" for none. files: takes each file as soon as it is there, though a later one may not be. Raises
-    InputError, UnsupportedError."""
+    """Read a corpus once: its files, and the ranges of each shard of `size`. folder: where copies go; cluster: a column
+    of Parquet files that is read with the texts, "" for none. files: takes each file as soon as it is there, though a
+    later one may not be. Raises InputError, UnsupportedError."""
     files = [] if files is None else files
     ranges = Ranges(size)
     for file_number, name in enumerate(names):
@@ -290,7 +290,7 @@ def take_in(
             ranges.count(sum(rows for rows, _ in groups))
             for range_size in ranges.sizes:
                 ranges.add(range_size, cut_groups(groups, range_size, file_number))
-            whole = digest or digest_of(path)
+            whole = digest or file_digest(path)
         else:
             whole = _cut_file(path, file_number, ranges)
         files[file_number] = replace(files[file_number], sha256=digest or whole)
@@ -315,7 +315,7 @@ def _cut_file(path: str, file: int, ranges: Ranges) -> str:
     return whole.hexdigest()
 
 
-def digest_of(path: str) -> str:
+def file_digest(path: str) -> str:
     """sha256 of a file's bytes. Raises InputError where it cannot be read."""
     with _open_source(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -332,22 +332,22 @@ def _open_source(path: str) -> Iterator[io.BufferedReader]:
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
-    """A copy that can be sought, unpacked, and the sha256 of what was copied.
+    """The path of a copy that can be sought, unpacked, and the sha256 of what was copied.
 
     The copy is named for that digest and put in place whole: others may be reading it, or a copy of something else.
     Raises InputError where the source cannot be read, AttnError where the copy cannot be written.
     """
     ending = "".join(Path(name.removesuffix(".gz").removesuffix(".zst")).suffixes[-1:])
-    beside = folder / f".{file_number:03d}.copy.{temporary(PLANNING)}.tmp"
+    beside = folder / f".{file_number:03d}.copy.{temporary_name(PLANNING)}.tmp"
     digest = hashlib.sha256()
     try:
         with (
-            _source(name, stdin) as source,
+            _open_named_source(name, stdin) as source,
             system_errors("cannot write this file: {strerror}", str(folder), kind=AttnError),
         ):
             folder.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as copy:
-                for piece in _pieces(name, _DigestStream(source, digest)):
+                for piece in _unpacked_pieces(name, _DigestStream(source, digest)):
                     copy.write(piece)
             plain = ending if ending.isascii() and len(ending) < 12 else ""
             target = folder / f"{file_number:03d}-{digest.hexdigest()[:16]}{plain}"
@@ -358,8 +358,8 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
     return str(target), digest.hexdigest()
 
 
-def _pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
-    """What a source holds, unpacked."""
+def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
+    """The bytes of a corpus file, unpacked, a piece at a time. name: tells how it is packed."""
     content = _unpack(name, source)
     try:
         while piece := content.read(CHUNK):
@@ -369,7 +369,7 @@ def _pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
 
 
 def _errors_of_damage(name: str) -> tuple[type[Exception], ...]:
-    """What reading a damaged source of this name raises."""
+    """The errors that reading a damaged source of this name raises."""
     if "://" in name:
         return (Exception,)
     errors = (OSError, EOFError, ValueError, zlib.error)
@@ -397,7 +397,7 @@ class _DigestStream(io.RawIOBase):
 
 
 @contextmanager
-def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
+def _open_named_source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
     """The bytes that a name of the corpus stands for: standard input, a remote file or one here."""
     if name == "-":
         yield stdin
@@ -446,14 +446,14 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
         digest = hashlib.sha256()
         with _open_source(path) as stream:
             stream.seek(file_range.start)
-            lines = _lines(stream, file_range.stop - file_range.start, digest)
+            lines = _lines_within(stream, file_range.stop - file_range.start, digest)
             for line, raw in enumerate(lines, file_range.first):
                 yield _record_of_line(raw, file_range.file, line, file.format, cluster)
         if digest.hexdigest() != file_range.sha256:
             raise changed_error(file)
 
 
-def _lines(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
+def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
     """The lines in the next `size` bytes, None for one of more than `LONGEST`; all their bytes go to the digest."""
     while size > 0 and (piece := stream.readline(min(size, LONGEST + 1))):
         size -= len(piece)
@@ -467,7 +467,7 @@ def _lines(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
 
 
 def changed_error(file: File) -> InputError:
-    """What is said of a file that is not what it was when the scan was planned."""
+    """The error for a file that is not what it was when the scan was planned."""
     return InputError(
         "this file of the corpus has changed since the scan was planned",
         where=file.name,
@@ -514,6 +514,7 @@ class Ranges:
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Records of a shard, in each size that is still cut."""
         return tuple(self._ranges)
 
     def count(self, records: int) -> None:
@@ -523,7 +524,7 @@ class Ranges:
             self._ranges.pop(self._size.usual, None)
 
     def add(self, size: int, additions: Sequence[Range]) -> None:
-        """Take ranges that were cut in a size; no matter whether it is still wanted."""
+        """Take ranges that were cut in a size, unless that is let go of."""
         if size in self._ranges:
             self._ranges[size] += additions
 
@@ -588,7 +589,7 @@ Group = tuple[int, bytes]
 
 def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
     """All row groups of a file. Raises InputError for a file without the columns."""
-    return list(_digests(path, range(parquet(path).num_row_groups), format, cluster))
+    return list(_group_digests(path, range(open_parquet(path).num_row_groups), format, cluster))
 
 
 def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
@@ -604,16 +605,16 @@ def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
 
 def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> str:
     """The sha256 of a range of rows as the file is now."""
-    meta = parquet(path).metadata
+    meta = open_parquet(path).metadata
     starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))
-    groups = _digests(path, _groups_holding(starts, rows.first, rows.count), format, cluster)
+    groups = _group_digests(path, _groups_holding(starts, rows.first, rows.count), format, cluster)
     return _joint_digest(digest for _, digest in groups)
 
 
-def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
+def _group_digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
     """These row groups of a file, with the digests of the columns that a scan reads."""
-    parquet_file = parquet(path)
-    columns = columns_of(parquet_file, path, format, cluster)
+    parquet_file = open_parquet(path)
+    columns = parquet_columns(parquet_file, path, format, cluster)
     with Path(path).open("rb") as stream:
         for number in groups:
             group, digest = parquet_file.metadata.row_group(number), hashlib.sha256()
@@ -681,7 +682,8 @@ def name_of_duplicates(digest: str) -> str:
 
 
 def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
-    """Keep the list beside the plan; returns its sha256. Raises AttnError where it cannot be written."""
+    """Keep (file, line) of repeated texts beside the plan; returns their sha256. Raises AttnError where it cannot be
+    written."""
     array = np.array(places, np.int64).reshape((-1, 2))
     digest = hashlib.sha256(array.tobytes()).hexdigest()
     with synced_writer(folder / name_of_duplicates(digest), PLANNING) as stream:
@@ -690,7 +692,7 @@ def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
 
 
 def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
-    """The list that the plan speaks of; empty for "". Raises InputError for another list."""
+    """The (file, line) of each repeated text; none for the digest "". Raises InputError for another list."""
     if not digest:
         return frozenset()
     path = folder / name_of_duplicates(digest)
@@ -723,7 +725,7 @@ def text_hash(text: str, seed: int = 0) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little")
 
 
-def counts(hashes: Sequence[int]) -> Ints:
+def replicate_counts(hashes: Sequence[int]) -> Ints:
     """How often each text counts in each replicate, integers [text, replicate]."""
     steps = np.arange(1, REPLICATES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = splitmix64(np.asarray(hashes, np.uint64)[:, None] + steps[None, :])
@@ -732,7 +734,8 @@ def counts(hashes: Sequence[int]) -> Ints:
 
 
 def splitmix64(x: Words) -> Words:
-    """splitmix64. Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014."""
+    """The splitmix64 hash of each number. Source: Steele, Lea and Flood, Fast splittable pseudorandom number
+    generators, 2014."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -25,7 +25,7 @@ from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import is_there, nesting_error, read_regular, system_errors
 from attncli.inputs.hub import digest
 from attncli.inputs.token import ignore
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 from attncli.measure.labels import NEEDED, repeat_scores
 from attncli.measure.layer_metrics import column_metric, in_order
 from attncli.measure.metric import FILE_METRICS
@@ -35,8 +35,8 @@ from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
 from attncli.scan.frequent_links import mask_places
-from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of_duplicates
-from attncli.scan.shard_files import PLANNING, temporary
+from attncli.scan.intake import File, Format, Range, Record, ShardSize, find_files, name_of_duplicates
+from attncli.scan.shard_files import PLANNING, temporary_name
 from attncli.scan.statistics import WIDTH, scale_of
 from attncli.scan.why_shares import WhyPlan, plan_parts
 from attncli.version import __version__
@@ -72,9 +72,9 @@ Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """name: as asked for. digest, tokenizer: sha256 of the weights with their config and of adapters, and of the
-    tokenizer. adapters: those merged into the weights, each a folder, perhaps with a weight; written only where there
-    are any."""
+    """The model of a plan. name: as asked for. digest, tokenizer: sha256 of the weights with their config and of
+    adapters, and of the tokenizer. adapters: those merged into the weights, each a folder, perhaps with a weight;
+    written only where there are any."""
 
     name: str
     digest: str
@@ -124,10 +124,10 @@ class MeasurePlan:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """files, shards: the corpus as it was, and which ranges of it each shard holds. seed: of draws and replicates.
-    isa, torch: the instruction set and the version of torch that it was made with; machines of another set may take
-    part, which each shard tells of itself. repeats: duplicate and induction scores of each head on random repeats,
-    [layer, head, duplicate, induction]."""
+    """All that a scan's numbers depend on. files, shards: the corpus as it was, and which ranges of it each shard
+    holds. seed: of draws and replicates. isa, torch: the instruction set and the version of torch that it was made
+    with; machines of another set may take part, which each shard tells of itself. repeats: duplicate and induction
+    scores of each head on random repeats, [layer, head, duplicate, induction]."""
 
     schema: str
     version: str
@@ -177,8 +177,9 @@ class ScanPlan:
 
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
-    """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
-    corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
+    """The fields that two plans of one scan have alike. Scores of random repeats follow from the model and may differ
+    in the last bits; a corpus may be named from another folder, its bytes decide; machines of several instruction sets
+    may take part."""
     values = _plan_fields(plan)
     values.setdefault("torch", "")
     for name in ("isa", "repeats"):
@@ -193,7 +194,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
-    """What stands in the plan's file: choices that came later are there only where they were made. msgspec gives no
+    """The fields of the plan's file: choices that came later are there only where they were made. msgspec gives no
     field that a plan was read without."""
     values: dict[str, Any] = msgspec.to_builtins(plan)
     for part, name in (("choice", "skip_unknown"), ("model", "adapters"), ("measures", "metric_files")):
@@ -210,7 +211,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
     Raises UsageError where the folder holds another plan, naming the first difference with both values; AttnError where
     the folder cannot be written; LimitError for a plan that nobody would read again.
     """
-    beside = folder / f".plan.json.{temporary(PLANNING)}.tmp"
+    beside = folder / f".plan.json.{temporary_name(PLANNING)}.tmp"
     try:
         with system_errors("cannot write the plan: {strerror}", str(folder), kind=AttnError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
             if moved != old_plan:
                 _write_to_disk(moved, beside)
                 os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
-                withdraw(old_plan.files, folder)
+                delete_leftovers(old_plan.files, folder)
             return moved
     finally:
         with suppress(OSError):
@@ -249,8 +250,8 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def moved_to(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
-    """The plan with its files at other places. paths: as of `ScanPlan.places`."""
+def with_files_at(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
+    """The plan with its files at other paths, in the order of `ScanPlan.places`."""
     corpus, metrics = paths[: len(plan.files)], paths[len(plan.files) :]
     files = tuple(replace(file, path=path) for file, path in zip(plan.files, corpus, strict=True))
     metric_files = tuple(
@@ -285,10 +286,10 @@ def _read_plan(folder: Path) -> ScanPlan:
     return plan
 
 
-def read_json(path: Path, kind: type[T], *, missing: str, damaged: str) -> T:
+def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) -> T:
     """What a JSON file of a scan's folder holds, as a `kind`. Raises InputError where it is not there, `missing` with a
     place {strerror}, or is no such thing, `damaged` with a place {error}."""
-    with system_errors(missing, str(path), expected=EXPECTED):
+    with system_errors(missing.template, str(path), expected=EXPECTED):
         path.stat()
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
@@ -296,7 +297,7 @@ def read_json(path: Path, kind: type[T], *, missing: str, damaged: str) -> T:
     except RecursionError as error:
         raise nesting_error(str(path), EXPECTED) from error
     except ValueError as error:
-        raise InputError(damaged, where=str(path), error=error) from error
+        raise InputError(damaged.template, where=str(path), error=error) from error
 
 
 def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
@@ -305,7 +306,7 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
     old, new = _comparable(old_plan), _comparable(new_plan)
     if old == new:
         return
-    withdraw(new_plan.files, folder, new_plan.choice.duplicates)
+    delete_leftovers(new_plan.files, folder, new_plan.choice.duplicates)
     name, before, now = _first_difference(old, new, "")
     raise UsageError(
         "this folder holds another scan: its {name} is {before}, and {now} is asked for",
@@ -318,7 +319,7 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
     )
 
 
-def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
+def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
     """Delete what a refused plan left in its folder: copies of files, and its list of repeated texts. What the plan
     that stands there uses stays."""
     kept: set[Path] = set()
@@ -427,7 +428,7 @@ def make_plan(
     check_model(model)
     measures = _plan_measures(request, model)
     with _withdraw_on_failure(folder) as files:
-        names = find(request.corpus, out=folder, note=note)
+        names = find_files(request.corpus, out=folder, note=note)
         shards = _take_in_corpus(names, request, folder, stdin, files)
         if not shards:
             raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
@@ -524,7 +525,7 @@ def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
     try:
         yield files
     except BaseException:
-        withdraw(files, folder)
+        delete_leftovers(files, folder)
         for path in new:
             with suppress(OSError):  # something else is in it
                 path.rmdir()
@@ -551,7 +552,8 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
 
     folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of the names has.
     """
-    names_by_digest = {(intake.digest_of(name), Path(name).stat().st_size): name for name in find(names, out=folder)}
+    files_now = find_files(names, out=folder)
+    names_by_digest = {(intake.file_digest(name), Path(name).stat().st_size): name for name in files_now}
     paths = []
     for file in scan_plan.files:
         now = file.path if file.copied else names_by_digest.get((file.sha256, file.size))
@@ -563,11 +565,11 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
                 sha256=file.sha256,
             )
         paths.append(now if file.copied else str(Path(now).absolute()))
-    return moved_to(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
+    return with_files_at(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
 
 
 def planned_records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
-    """All records of the corpus."""
+    """All records of a plan's corpus, those that hold no text too. folder: the scan's."""
     for shard in scan_plan.shards:
         yield from intake.records(scan_plan.files, shard, folder / COPIES, scan_plan.choice.cluster)
 
@@ -599,7 +601,7 @@ def metric_version(name: str) -> str:
 
 
 def check_model(model: Model) -> None:
-    """Raise UnsupportedError for a model that a scan cannot carry."""
+    """Raise UnsupportedError for a model that cannot be scanned."""
     if not isinstance(model.store, CheckpointStore):
         raise UnsupportedError("this model cannot be scanned", expected="a checkpoint of a native family")
     for block in model.spec.blocks:
@@ -631,7 +633,7 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
             )
 
 
-def digest_of(model: Model) -> str:
+def model_digest(model: Model) -> str:
     """sha256 over the digests of the model's config and weights."""
     assert isinstance(model.store, CheckpointStore)
     checkpoint = model.store.checkpoint
@@ -653,7 +655,7 @@ def _plan_model(model: Model, name: str) -> ModelPlan:
     heads = tuple(block.attention.heads for block in model.spec.blocks)
     requests = map(parse_adapter, model.identity.adapters)
     adapters = tuple(structs.replace(request, folder=request.folder.absolute()).label for request in requests)
-    return ModelPlan(name, digest_of(model), tokenizer_digest, len(heads), heads, adapters)
+    return ModelPlan(name, model_digest(model), tokenizer_digest, len(heads), heads, adapters)
 
 
 def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:

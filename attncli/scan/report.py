@@ -72,7 +72,7 @@ from attncli.scan.statistics import (
     variance,
     wilson,
 )
-from attncli.scan.text_sample import DRAWN, sample_memory, strata
+from attncli.scan.text_sample import DRAWN, sample_memory, sample_strata
 from attncli.scan.text_sample import MOST as NO_HASH
 from attncli.scan.totals import (
     METRIC_LABELS,
@@ -234,7 +234,7 @@ COUNTED = ("histogram", "rows", "strata_texts", "label_texts", "label_offsets")
 
 
 class _Heads:
-    """The heads of a scan, one after the other."""
+    """Makes the document's parts about heads and layers from the totals of a scan."""
 
     def __init__(self, totals: Totals) -> None:
         self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
@@ -259,7 +259,7 @@ class _Heads:
         self._sample_bins = np.stack([scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)])
 
     def _intervals(self) -> tuple[Floats, Floats]:
-        """The interval of each mean [2, column, head], and of how many texts or clusters [column, head]."""
+        """The 95% interval of each mean [2, column, head], and how many texts or clusters it is of [column, head]."""
         times = self.totals.whole("replicate_texts")
         units, deviation, together = self.texts, self.deviation, bool(self.totals.plan.choice.cluster)
         few = np.zeros(self.texts.shape, bool)
@@ -363,7 +363,7 @@ class _Heads:
         )
 
     def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
-        """The share of each part, with its interval: of fewer than `LEAST_TEXTS` texts or clusters of them, none."""
+        """The share of each part of a head's scores, with its interval; unset for a head that was not taken apart."""
         chosen = [number for number, row in enumerate(self.totals.plan.measures.why) if row[:2] == (layer, head)]
         if not chosen:
             return UNSET
@@ -458,7 +458,7 @@ class _Heads:
             values = sample.values[column, place]
             histogram = self.counts["histogram"][place, self.bins[column]]
             has_value = is_drawn & (values != NONE)
-            for decile, drawn in strata(histogram, self._sample_bins[column, place], has_value, count):
+            for decile, drawn in sample_strata(histogram, self._sample_bins[column, place], has_value, count):
                 _, file, line, query, key = sample.table[:, place, drawn].tolist()
                 examples.append(
                     StratumExample(

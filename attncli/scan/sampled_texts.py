@@ -60,15 +60,15 @@ def alike_heads(
     every = plan.heads
     chosen = [every.index(place) for place in places]
     divergences = _divergences(plan, held_model, chosen, texts, progress)
-    common, chance = _common(held_model, every, chosen)
+    common, chance = _shared_subspaces(held_model, every, chosen)
     result = {}
     for row, place in enumerate(places):
         over_texts = divergences[:, row]
-        by_doing = _nearest(every, place, -_finite_mean(over_texts))
-        by_weights = [] if common is None else _nearest(every, place, common[row])
+        by_doing = _most_alike(every, place, -_finite_mean(over_texts))
+        by_weights = [] if common is None else _most_alike(every, place, common[row])
         result[place] = AlikeHeads(
             texts=len(divergences),
-            by_doing=[_distance(every[at], over_texts[:, at]) for at in by_doing],
+            by_doing=[_alike_head(every[at], over_texts[:, at]) for at in by_doing],
             by_weights=[]
             if common is None
             else [
@@ -105,20 +105,20 @@ def _divergences(
 
 
 def _finite_mean(values: Floats) -> Floats:
-    """The mean over texts [text, head] to [head]; infinite without any."""
+    """The mean over texts, [text, head] to [head], of the finite values; infinite without any."""
     known = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known.any(0), np.where(known, values, 0.0).sum(0) / known.sum(0), np.inf)
 
 
-def _nearest(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
-    """The heads with the most of it, but the head itself."""
+def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
+    """The numbers of the heads most like the one at `place`, the likest first. likeness: of every head."""
     order = np.argsort(-np.nan_to_num(likeness, nan=-np.inf), kind="stable").tolist()
     return [at for at in order if every[at] != place and np.isfinite(likeness[at])][:NEAREST]
 
 
-def _distance(place: Place, values: Floats) -> AlikeHead:
-    """A head's distance, from its divergences over texts."""
+def _alike_head(place: Place, values: Floats) -> AlikeHead:
+    """A head with its mean distance and the interval, from its divergences over texts [text], in nats."""
     known = values[np.isfinite(values)]
     mean = float(known.mean())
     ends = None
@@ -129,10 +129,13 @@ def _distance(place: Place, values: Floats) -> AlikeHead:
 
 
 def _as_distance(divergence: float) -> float:
+    """The distance, 0 to 1, of a divergence in nats: √(divergence / ln 2)."""
     return float(np.sqrt(min(max(divergence, 0.0) / np.log(2), 1.0)))
 
 
-def _common(model: Model, every: Sequence[Place], chosen: Sequence[int]) -> tuple[Floats | None, float | None]:
+def _shared_subspaces(
+    model: Model, every: Sequence[Place], chosen: Sequence[int]
+) -> tuple[Floats | None, float | None]:
     """What each chosen head reads by its values and writes in common with every head, [chosen, head], and the same of
     random subspaces; None where the weights of single heads are not known, or there are too many."""
     matrices: list[HeadMatrices] = []
@@ -203,7 +206,7 @@ def shading(
     return tokens, looks
 
 
-def texts_of(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
+def texts_of_metric(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
     """The texts that are told of a head's metric by (file, line). metric: None for the first."""
     head = next(head for head in document.heads if (head.layer, head.head) == place)
     name = metric or next(iter(head.metrics), "")

@@ -27,6 +27,7 @@ from attncli.scan.head_screen import (
     ScanShown,
     Shading,
     changes_of_head,
+    effect_text,
     frequent_links,
     furthest_link,
     heads_like,
@@ -34,12 +35,11 @@ from attncli.scan.head_screen import (
     kinds_of_head,
     label_text,
     metrics_of_head,
-    number,
+    number_text,
     of_one_head,
     share_text,
     strongest_examples,
     texts_of_deciles,
-    turn,
     why_parts,
     why_sentences,
 )
@@ -64,9 +64,9 @@ def scan_screen(
     comparison: ScanCompareDocument | None = None,
     shades: Shading | None = None,
 ) -> Lines:
-    """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely; deciles:
-    with texts of its whole distribution; alike: the heads most like it; comparison: with another scan, of which the
-    head's differences are shown; shades: where the head looks in these texts."""
+    """The screen of a scan. metric: of the grid and the examples, None for the first. head: one to show closely;
+    deciles: with texts of its whole distribution; alike: the heads most like it; comparison: with another scan, of
+    which the head's differences are shown; shades: where the head looks in these texts."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
     shown = ScanShown(document, metric_shown, chosen_head, deciles, alike, comparison, shades)
@@ -101,7 +101,7 @@ def scan_page(document: ScanDocument, lang: str) -> bytes:
 
 
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
-    """Every metric of every head, for `--plain`."""
+    """Every metric of every head as a row, for `--plain`."""
     yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")
     for head in document.heads:
         for name, metric in head.metrics.items():
@@ -177,7 +177,7 @@ def _labels(shown: ScanShown, view: View) -> Lines:
         [
             f"L{head.layer} H{head.head}",
             label_text(scan_label, view),
-            number(scan_label.score, view),
+            number_text(scan_label.score, view),
             interval_text(scan_label.ci95, view),
             say(view, "on random repeats")
             if scan_label.texts is None
@@ -212,10 +212,10 @@ def _effects(shown: ScanShown, view: View) -> Lines:
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            turn(effect.mean, view),
-            interval_text(effect.ci95, view, turn),
-            turn(effect.sd, view),
-            turn(effect.quantiles.get("50"), view),
+            effect_text(effect.mean, view),
+            interval_text(effect.ci95, view, effect_text),
+            effect_text(effect.sd, view),
+            effect_text(effect.quantiles.get("50"), view),
         ]
         for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
     ]
@@ -236,7 +236,7 @@ def _layers(shown: ScanShown, view: View) -> Lines:
     rows = [
         [
             f"L{layer.layer}",
-            number(layer.massive.mean_texts, view),
+            number_text(layer.massive.mean_texts, view),
             interval_text(layer.massive.ci95, view),
             "-" if layer.share is None else share_text(layer.share, layer.share_ci95, view),
         ]
@@ -253,6 +253,7 @@ def _layers(shown: ScanShown, view: View) -> Lines:
 
 
 def _score_over_threshold(scan_label: ScanLabel) -> float:
+    """How many times its threshold a label's score is."""
     return (scan_label.score or 0.0) / scan_label.threshold
 
 
@@ -345,14 +346,14 @@ def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocumen
 
 
 def _text_count(document: ScanDocument, view: View) -> str:
-    """Such as `1,200 texts`: how many the scan has read."""
+    """How many texts the scan has read, such as `1,200 texts`."""
     return say(view, plural("{count:,} text", "{count:,} texts", count=document.done.texts))
 
 
 def _head_sentences(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
     """The labels of one head, why it looks where it looks, its furthest link, and which intervals are missing."""
     earned_labels = [
-        f"{label_text(scan_label, view)} ({number(scan_label.score, view)})"
+        f"{label_text(scan_label, view)} ({number_text(scan_label.score, view)})"
         for scan_label in head.labels
         if scan_label.earned
     ]
@@ -409,18 +410,18 @@ COMPARED = {
 
 
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
-    """The whole screen: the largest effects, and how many are news."""
+    """The screen of a comparison: the largest effects, and how many are more than chance makes."""
     if view.brief:
         return clip_lines(_comparison_answer(document, view), view.width, ascii=view.ascii)
     differences = document.differences if view.full else document.differences[: view.top]
     columns = {
         "head": [f"L{row.layer} H{row.head}" for row in differences],
         "metric": [row.metric for row in differences],
-        "a": [number(row.a, view) for row in differences],
-        "b": [number(row.b, view) for row in differences],
-        "difference": [number(row.difference, view) for row in differences],
-        "delta": [number(row.cliffs_delta, view) for row in differences],
-        "d": [number(row.cohens_d, view) for row in differences],
+        "a": [number_text(row.a, view) for row in differences],
+        "b": [number_text(row.b, view) for row in differences],
+        "difference": [number_text(row.difference, view) for row in differences],
+        "delta": [number_text(row.cliffs_delta, view) for row in differences],
+        "d": [number_text(row.cohens_d, view) for row in differences],
         "q": ["-" if row.q is None else f"{row.q:.2g}" for row in differences],
     }
     names = {name: say(view, COMPARED[name]) if name in COMPARED else name for name in columns}
@@ -448,7 +449,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
 
 
 def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
-    """The columns that are left out so that the others fit; none where not even that would do."""
+    """The columns that are left out so that the others fit; the most that may be, where not even that will do."""
     wide = {name: max(map(cells, [names[name], *column])) + GAP for name, column in columns.items()}
     for hidden_columns in ([], ["d"], ["a", "b", "d"]):
         if sum(column_width for name, column_width in wide.items() if name not in hidden_columns) - GAP <= width:
@@ -457,7 +458,7 @@ def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[s
 
 
 def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object]]:
-    """Every difference, for `--plain`."""
+    """Every difference of two scans as a row, for `--plain`."""
     yield ("layer", "head", "metric", "a", "b", "difference", "low", "high", "cohens_d", "cliffs_delta", "z", "p", "q")
     for difference in document.differences:
         low, high = difference.ci95 or (None, None)
@@ -483,9 +484,9 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
             "The largest effect: {head} {metric}, {a} against {b}, Cliff's δ {delta}.",
             head=f"L{row.layer} H{row.head}",
             metric=row.metric,
-            a=number(row.a, view),
-            b=number(row.b, view),
-            delta=number(row.cliffs_delta, view),
+            a=number_text(row.a, view),
+            b=number_text(row.b, view),
+            delta=number_text(row.cliffs_delta, view),
         )
         for row in rows[:1]
     ]
@@ -496,7 +497,7 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
 
 
 def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
-    """The whole screen, its verdict last."""
+    """The screen of shards computed again, its verdict last."""
     verdict = remark(
         "The scan's files hold what its plan gives."
         if document.passed
@@ -517,7 +518,7 @@ def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
 
 
 def scan_verify_rows(document: ScanVerifyDocument) -> Iterator[Sequence[object]]:
-    """Every shard, for `--plain`."""
+    """Every shard computed again as a row, for `--plain`."""
     yield ("shard", "same_bits", "difference", "counts_equal")
     for shard in document.shards:
         yield (shard.shard, shard.same_bits, shard.difference, shard.counts_equal)

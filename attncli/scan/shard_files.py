@@ -107,14 +107,14 @@ def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[
     """The queries and keys of a text that the condition is about; None where there are none."""
     indices = []
     for text in (condition.source, condition.target):
-        matches = [token.index for token in tokens if text is None or normalized_text(token.text) == text.casefold()]
+        matches = [token.index for token in tokens if text is None or condition_text(token.text) == text.casefold()]
         if not matches:
             return None
         indices.append(np.array(matches, np.int64))
     return indices[0], indices[1]
 
 
-def normalized_text(text: str) -> str:
+def condition_text(text: str) -> str:
     """A token's text as a condition names it: without marks of word starts, in lower case."""
     return text.strip("Ġ▁ ").removeprefix("##").casefold()
 
@@ -189,7 +189,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
     part: which part of the scan writes, told in the temporary file's name. Raises AttnError where it cannot be written.
     """
     name, kind = path.name.split(".")[:2]
-    beside = path.parent / f".{name}.{kind}.{temporary(part)}.tmp"
+    beside = path.parent / f".{name}.{kind}.{temporary_name(part)}.tmp"
     try:
         with system_errors("cannot write this file: {strerror}", str(path), kind=AttnError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
             beside.unlink()
 
 
-def temporary(part: str) -> str:
+def temporary_name(part: str) -> str:
     """What this process's temporary files are called by: part, machine and process."""
     return f"{part}.{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[:40]}.{os.getpid()}"
 
@@ -219,9 +219,9 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def sweep(folder: Path, part: str) -> None:
+def remove_leftovers(folder: Path, part: str) -> None:
     """Remove temporary files that earlier processes of this part, or of planning, left behind on this machine."""
-    prefixes = [temporary(name).rpartition(".")[0] for name in (part, PLANNING)]
+    prefixes = [temporary_name(name).rpartition(".")[0] for name in (part, PLANNING)]
     for path in (*(folder / FOLDER).glob("*/.*.tmp"), *folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")):
         if _TEMPORARY.fullmatch(path.name) and any(f".{prefix}." in path.name for prefix in prefixes):
             owner = path.name.split(".")[-2]
@@ -248,7 +248,7 @@ def save(folder: Path, shard: int, state: ShardState, part: str) -> None:
         write_npz(stream, state.arrays, facts, deflate=True)
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Take a file away, which may be gone. Raises AttnError where it cannot be removed."""
     with system_errors("cannot remove this file: {strerror}", str(path), kind=AttnError):
         path.unlink(missing_ok=True)
@@ -295,7 +295,7 @@ def load(folder: Path, shard: int) -> ShardState:
 # scans are joined; `file` and `line` are where it stands in this scan's corpus, both from 0.
 
 
-def library() -> Any:
+def import_pyarrow() -> Any:
     """pyarrow. Raises UnsupportedError where it is not installed."""
     try:
         import pyarrow
@@ -355,7 +355,7 @@ class RowTable:
     def flush(self) -> None:
         """Write what is held."""
         if self._parts:
-            arrow = library()
+            arrow = import_pyarrow()
             columns = {name: np.concatenate([values[name] for values in self._parts]) for name in self._parts[0]}
             self._parts, self._row_count = [], 0
             self._write(arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()}))
@@ -366,7 +366,7 @@ def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> Iterator[RowTable]:
     """What takes the rows of a shard; they are its file when the block ends well. part: as of `synced_writer`."""
-    arrow = library()
+    arrow = import_pyarrow()
     kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
     schema = arrow.schema(list(zip((*KEY_COLUMNS, *columns), kinds, strict=True)))
     settings = {"compression": "zstd", "use_dictionary": list(KEY_COLUMNS), "use_byte_stream_split": list(columns)}
@@ -398,7 +398,7 @@ class LinkTable:
 
     def save(self, folder: Path, shard: int, part: str) -> int:
         """Write the shard's links in the order of condition, file and line; returns how many there are."""
-        arrow = library()
+        arrow = import_pyarrow()
         whole, string = arrow.int32(), arrow.string()
         kinds = [whole, arrow.uint64(), whole, arrow.int64(), *[whole] * 4, string, string, arrow.float32()]
         sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))

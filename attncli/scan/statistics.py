@@ -97,9 +97,9 @@ class Scale:
             case "share":
                 bins = np.floor(finite * SHARES)
             case "size":
-                bins = _steps(finite, SMALLEST)
+                bins = _logarithmic_bins(finite, SMALLEST)
             case _:
-                bins = SIDE + np.sign(finite) * np.minimum(_steps(np.abs(finite), NEAREST), SIDE - 1)
+                bins = SIDE + np.sign(finite) * np.minimum(_logarithmic_bins(np.abs(finite), NEAREST), SIDE - 1)
         return np.clip(bins, 0, self.count - 1).astype(np.int64)
 
     def centres(self) -> Floats:
@@ -109,18 +109,18 @@ class Scale:
             case "share":
                 return (index + 0.5) / SHARES
             case "size":
-                return _middles(index, SMALLEST)
+                return _bin_middles(index, SMALLEST)
             case _:
-                return np.sign(index - SIDE) * _middles(np.abs(index - SIDE), NEAREST)
+                return np.sign(index - SIDE) * _bin_middles(np.abs(index - SIDE), NEAREST)
 
 
-def _steps(size: Floats, least: float) -> Floats:
+def _logarithmic_bins(size: Floats, least: float) -> Floats:
     """Which logarithmic bin each size is in: 0 below `least`."""
     steps: Floats = np.floor(np.log(np.maximum(size, least) / least) / STEP) + (size >= least)
     return steps
 
 
-def _middles(index: Ints, least: float) -> Floats:
+def _bin_middles(index: Ints, least: float) -> Floats:
     """The sizes that stand for logarithmic bins."""
     return np.where(index == 0, 0.0, least * np.exp((index - 0.5) * STEP))
 

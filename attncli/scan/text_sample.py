@@ -38,7 +38,7 @@ class TextSample:
 
     @property
     def arrays(self) -> dict[str, Ints]:
-        """What is kept by name."""
+        """The arrays that a shard's file keeps of the sample, by name."""
         return {
             **{f"sample_{name}": row for name, row in zip(FIELDS, self.table, strict=True)},
             "sample_value": self.values,
@@ -67,13 +67,14 @@ class TextSample:
             self._keep(np.arange(table.shape[1]), table, arrays["sample_value"])
 
     def _keep(self, heads: Ints, table: Ints, values: Ints) -> None:
+        """Of these heads' samples and more texts [field, head, place], keep those with the smallest hashes."""
         every = np.concatenate([self.table[:, heads], table], -1)
         order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
         self.table[:, heads] = np.take_along_axis(every, order[None], -1)
         whole = np.concatenate([self.values[:, heads], values], -1)
         self.values[:, heads] = np.take_along_axis(whole, order[None], -1)
 
-    def lines(self) -> set[tuple[int, int]]:
+    def text_places(self) -> set[tuple[int, int]]:
         """Which texts are in it: (file, line)."""
         is_filled = self.table[0] != MOST
         return set(zip(self.table[1][is_filled].tolist(), self.table[2][is_filled].tolist(), strict=True))
@@ -93,7 +94,7 @@ def decile_of_bins(histogram: Ints) -> Ints:
     return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
 
 
-def strata(histogram: Ints, bins: Ints, is_there: Bools, count: int) -> list[tuple[int | None, int]]:
+def sample_strata(histogram: Ints, bins: Ints, is_there: Bools, count: int) -> list[tuple[int | None, int]]:
     """Which texts of a head's sample stand for which stratum of a metric: (decile from 0, place), `count` of each at
     most, those of the smallest hashes; then (None, place) for the uniform sample.
 

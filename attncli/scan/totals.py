@@ -20,7 +20,7 @@ from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
-from attncli.scan.intake import REPLICATES, counts
+from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.plan import EFFECT, POSITIONAL, ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.statistics import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
@@ -78,7 +78,7 @@ class Examples:
         every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
         self.table = _largest_examples(every, self.top)
 
-    def lines(self) -> set[tuple[int, int]]:
+    def text_places(self) -> set[tuple[int, int]]:
         """Which texts are examples: (file, line)."""
         is_filled = self.table[0] != NONE
         return set(zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True))
@@ -92,7 +92,7 @@ def _largest_examples(every: Ints, top: int) -> Ints:
     return np.take_along_axis(every, order, -1)
 
 
-def strongest(backend: Backend, weights: Array, choosing: Bools) -> tuple[Ints, Ints]:
+def strongest_links(backend: Backend, weights: Array, choosing: Bools) -> tuple[Ints, Ints]:
     """The key of the largest weight of each row, [text, head, query], and the (query, key) of the largest weight of
     each text and head, [2, text, head], out of weights [text, head, query, key]. choosing: booleans [query], rows that
     see several keys: of others the one weight is 1 whatever a head does; they count where there are no such rows."""
@@ -155,7 +155,7 @@ def bins_of(columns: Sequence[str]) -> list[slice]:
 
 
 def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
-    """The sizes of what is added up, by name."""
+    """The shapes of the arrays that `Tallies` adds up, by name."""
     shape = (len(columns), heads)
     plain = ("texts", "value", "row_norm", "rows", "baseline")
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
@@ -171,7 +171,7 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
 
 
 class Tallies:
-    """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
+    """Adds up batches of a shard. columns: as of the plan; heads: how many heads in all, over all layers.
 
     arrays: integers by name: `texts value row_norm rows baseline` [column, head];
     `row_value` [2, column, head], see `halves`;
@@ -231,10 +231,10 @@ class Tallies:
                     self.arrays["label_offsets"][:, offset] += (decision.is_earned & (decision.offset == offset)).sum(0)
 
     def flush(self) -> None:
-        """Add what is held to histograms and replicates."""
+        """Add the texts that are held to histograms and replicates."""
         if not self._hashes:
             return
-        mean, times = self._means[: len(self._hashes)], counts(self._hashes)
+        mean, times = self._means[: len(self._hashes)], replicate_counts(self._hashes)
         stratum_flags = np.eye(len(STRATA) + 1)[self._strata]
         self._hashes, self._strata = [], []
         is_number = ~np.isnan(mean)
@@ -259,9 +259,9 @@ HALF = 32
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """plan: of the scan. done_shards: which are in. counts: texts, tokens and skipped records. machines: what computed
-    them. texts: the examples' texts by (file, line). broken: shards whose file could not be read, with the reason.
-    low, high: the halves of each array's total. links: of every head."""
+    """What all shards of a scan add up to. plan: of the scan. done_shards: which are in. counts: texts, tokens and
+    skipped records. machines: what computed them. texts: the examples' texts by (file, line). broken: shards whose file
+    could not be read, with the reason. low, high: the halves of each array's total. links: of every head."""
 
     plan: ScanPlan
     done_shards: list[int] = field(default_factory=list)
@@ -281,7 +281,7 @@ class Totals:
         return TextSample(len(self.columns), len(self.plan.heads), DRAWN * self.plan.measures.examples)
 
     def add(self, shard: int, state: ShardState) -> None:
-        """Take a shard in."""
+        """Add a shard to the totals."""
         for name, array in state.arrays.items():
             if name.startswith(("top_", "sample_", "link_")):
                 continue
@@ -305,7 +305,8 @@ class Totals:
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
-        for place in self.texts.keys() - best.lines() - self.sample.lines():  # those that are no examples any more
+        # texts that are no examples any more
+        for place in self.texts.keys() - best.text_places() - self.sample.text_places():
             del self.texts[place], self.shards[place]
         for name, count in state.facts["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
@@ -427,7 +428,7 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
 
 
 def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
-    """The sizes of a shard's arrays."""
+    """The shape of each array of a shard's file, by name."""
     columns, heads, measures = len(plan.columns), len(plan.heads), plan.measures
     sizes = tally_shapes(plan.columns, heads, labels=measures.labels) | why_shapes(measures.why)
     sizes |= dict.fromkeys((f"top_{name}" for name in FIELDS), (columns, heads, measures.top))

@@ -19,7 +19,7 @@ from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats, Ints
 from attncli.models.model import Model
 from attncli.models.run import rows_for
-from attncli.scan.intake import REPLICATES, counts
+from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.statistics import to_fixed
 
 FIELDS = ("kind", "layer", "attention", "head", "place")
@@ -73,7 +73,7 @@ def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
 
 
 def why_shapes(plan: WhyPlan) -> dict[str, tuple[int, ...]]:
-    """The sizes of what is added up, by name."""
+    """The shapes of the arrays that `WhyTallies` adds up, by name."""
     if not plan:
         return {}
     heads, most = len(plan), max(len(parts) for _, _, parts in plan)
@@ -100,7 +100,7 @@ class WhyTallies:
 
     def add(self, head: int, values: Floats, total: float, text_hash: int) -> None:
         """Take a text's link. head: which of the plan's; values: of each part on either side, [2, part]."""
-        fixed, whole, times = to_fixed(values), int(to_fixed(np.array(total))), counts([text_hash])[0]
+        fixed, whole, times = to_fixed(values), int(to_fixed(np.array(total))), replicate_counts([text_hash])[0]
         self.arrays["why_texts"][head] += 1
         self.arrays["why_total"][head] += whole
         self.arrays["why_value"][:, head, : fixed.shape[1]] += fixed

@@ -56,7 +56,7 @@ from attncli.scan.plan import COPIES, EFFECT, POSITIONAL, ScanPlan
 from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, parse_heads, row_writer, save
 from attncli.scan.statistics import to_fixed
 from attncli.scan.text_sample import DRAWN, TextSample
-from attncli.scan.totals import NONE, Examples, Tallies, TextValues, strongest
+from attncli.scan.totals import NONE, Examples, Tallies, TextValues, strongest_links
 from attncli.scan.why_shares import WhyShares, WhyTallies
 
 # Batches of texts with equal token counts: nothing is padded, so nothing is computed for nothing.
@@ -69,8 +69,9 @@ MOST_WEIGHTS = 6_300_000
 
 @dataclass(frozen=True, eq=False)
 class CountedText:
-    """A text that counts; its record holds what matters of it. tokens: how many it is cut into, at most what the model
-    takes. hash: what decides its counts. own, name: hashes of the whole text, with the scan's seed and without."""
+    """A text that counts; its record holds the beginning that is tokenized. tokens: how many it is cut into, at most
+    what the model takes. hash: what decides its counts. own, name: hashes of the whole text, with the scan's seed and
+    without."""
 
     record: Record
     tokens: int
@@ -152,7 +153,7 @@ class Layers:
             self._run_by_rows(text, on_layer, on_weights)
 
     def _run_together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
-        """Texts of one length as one batch."""
+        """Run texts of one length as one batch, and tell of each layer."""
         count = len(batch[0].tokens)
         facts_of_texts = [self._token_facts(text) for text in batch]
         texts: dict[str, TextBatch] = {}
@@ -170,7 +171,7 @@ class Layers:
             on_layer(trace.layer, weights, sums.value, sums.norm, sums.rows, sums.baseline)
 
     def _run_merged(self, text: TokenizedText, on_layer: OnLayer) -> None:
-        """A text whose pieces are merged to words: as `attn heads` does it."""
+        """Run a text whose pieces are merged to words, as `attn heads` does it."""
         count, word_merge = len(text.tokens), merged_words(text.tokens, text.text.record.text or "")
         text_facts = token_facts(word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words)))
         for trace in self._layer_traces([text.tokens], None, None):
@@ -181,7 +182,7 @@ class Layers:
             self._report_tally(trace.layer, tally, on_layer)
 
     def _run_by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
-        """A long text, by blocks of query rows: nothing is n × n."""
+        """Run a long text by blocks of query rows: nothing is n × n."""
         count, text_facts = len(text.tokens), self._token_facts(text)
         tallies: dict[int, tuple[Tally, RowFeeder]] = {}
 
@@ -293,7 +294,8 @@ class AblationEffects:
 
 
 def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """What a plan says of effects: the way, then the heads. Raises UsageError where one lacks the other."""
+    """What `--effects` and `--head` ask as a plan has it: the way to take heads away, then the heads. Raises UsageError
+    where one lacks the other."""
     if not way and not heads:
         return ()
     if not way:
@@ -404,7 +406,7 @@ class Worker:
             **({} if counts_of_links is None else counts_of_links.arrays()),
             **({} if why is None else why.arrays),
         }
-        example_places = examples.lines() | sample.lines()
+        example_places = examples.text_places() | sample.text_places()
         counted_records = (text.record for text in texts)
         example_texts = [
             [record.file, record.line, record.text]
@@ -518,7 +520,7 @@ class Worker:
             baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), head_count, metrics)).transpose(0, 2, 1)
             if weights is not None:
                 choosing = choosing_rows(self.model.spec.blocks[layer].attention.mask, weights.shape[-2])
-                keys, strong[..., heads] = strongest(backend, weights, choosing)
+                keys, strong[..., heads] = strongest_links(backend, weights, choosing)
                 if ids is not None and takers.counts is not None:
                     takers.counts.add(ids, layer, keys)
 
@@ -605,7 +607,7 @@ def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
 
 
 def machine(model: Model) -> dict[str, str]:
-    """What the last bits of numbers may depend on: the instruction set and the libraries' versions."""
+    """The machine, by what the last bits of numbers may depend on: the instruction set and the libraries' versions."""
     from attncli.arrays.torch_backend import capability
 
     return {"machine": platform.machine(), "isa": capability(), "numpy": np.__version__, "device": model.backend.device}

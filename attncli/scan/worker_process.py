@@ -43,8 +43,8 @@ class MemoryTrimmer:
     def __init__(self) -> None:
         self._least = 0
 
-    def keep(self) -> None:
-        """To be called often; nothing where the system does not tell what a process holds."""
+    def trim_if_grown(self) -> None:
+        """To be called often: trim if the process has grown; nothing where the system does not tell what it holds."""
         resident = _resident()
         if resident > self._least + SPARE:
             _trim()
@@ -62,7 +62,7 @@ def _resident() -> int:
 
 
 def _trim() -> None:
-    """Nothing where the C library has no word for it."""
+    """Give free memory back to the system; nothing where the C library cannot."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
         shard = int(word)
         try:
             if worker is None:
-                worker = ready(folder, model, part, places)
+                worker = make_worker(folder, model, part, places)
             counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
         except MemoryError:
@@ -102,18 +102,18 @@ def use_one_thread() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def ready(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
+def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
     """A `Worker` of the scan in a folder, on one thread. places: where each file of the corpus is now."""
     from attncli.models.load import load
-    from attncli.scan.plan import moved_to, read_plan
+    from attncli.scan.plan import read_plan, with_files_at
     from attncli.scan.worker import Worker
 
     on_one_thread()
-    plan = moved_to(read_plan(Path(folder)), places)
+    plan = with_files_at(read_plan(Path(folder)), places)
     loaded_model = load(
         model, backend="torch", device=plan.device, dtype=plan.dtype, adapters=plan.model.adapters, note=None
     )
-    return Worker(plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().keep)
+    return Worker(plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().trim_if_grown)
 
 
 def on_one_thread() -> None:
@@ -133,6 +133,7 @@ def failure_text(error: Exception) -> str:
 
 
 def _listen(stream: TextIO, word_queue: SimpleQueue[str]) -> None:
+    """Put the words that come in into the queue, up to stop; without it the parent has died, and this process ends."""
     for line in stream:
         word_queue.put(line.strip())
         if line.strip() == STOP:
@@ -141,6 +142,7 @@ def _listen(stream: TextIO, word_queue: SimpleQueue[str]) -> None:
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:
+    """Write an answer to the parent as a line of JSON."""
     answers.write(json.dumps(answer) + "\n")
     answers.flush()
 

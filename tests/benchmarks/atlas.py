@@ -42,7 +42,7 @@ def serve(corpus: str, folder: Path, side: str) -> None:
     model, out = attncli.load("minilm", backend="torch"), folder / side
     request = plan.ScanRequest((corpus,), USUAL, **SIDES[side])  # type: ignore[arg-type]
     made = plan.write(plan.make_plan(request, model, "minilm", out, stdin=io.BytesIO()), out)
-    worker = Worker(made, out, model, between=MemoryTrimmer().keep)
+    worker = Worker(made, out, model, between=MemoryTrimmer().trim_if_grown)
     print(len(made.shards), flush=True)
     for line in sys.stdin:
         begun = time.process_time()

@@ -110,7 +110,7 @@ def serve(lines: list[str], folder: Path) -> None:
     for name, asking in SCANS.items():
         wanted, out = plan.ScanRequest((str(corpus),), METRICS, labels=False, **asking), folder / name
         made = plan.write(plan.make_plan(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
-        workers[name] = Worker(made, out, model, between=MemoryTrimmer().keep)
+        workers[name] = Worker(made, out, model, between=MemoryTrimmer().trim_if_grown)
     for asked in sys.stdin:
         worker = workers[asked.strip()]
         print(seconds(lambda worker=worker: worker.compute(0)), flush=True)

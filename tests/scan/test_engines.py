@@ -22,7 +22,15 @@ import attncli
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan import plan
 from attncli.scan.engines import LocalWorkers, ScanPart, parse_part, run
-from attncli.scan.shard_files import failure_reasons, is_done, load, path_of, sweep, synced_writer, temporary
+from attncli.scan.shard_files import (
+    failure_reasons,
+    is_done,
+    load,
+    path_of,
+    remove_leftovers,
+    synced_writer,
+    temporary_name,
+)
 from attncli.scan.totals import total
 
 SHARDS = 10
@@ -174,16 +182,16 @@ def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
     assert finish([sys.executable, "-c", ours]).returncode == 9
     assert not path.exists()
     assert len(list(tmp_path.rglob("*.tmp"))) == 1
-    sweep(tmp_path, "2-of-2")
+    remove_leftovers(tmp_path, "2-of-2")
     assert len(list(tmp_path.rglob("*.tmp"))) == 1
-    sweep(tmp_path, "1-of-1")
+    remove_leftovers(tmp_path, "1-of-1")
     assert list(tmp_path.rglob("*.tmp")) == []
     plan, lines, copy = tmp_path / "plan.json", tmp_path / "duplicates-0f.npy", tmp_path / "corpus/000-0f.txt"
     for planned_ in (plan, lines, copy):
         code = ours.replace(repr(str(path)), repr(str(planned_))).replace("'1-of-1'", "'plan'")
         assert finish([sys.executable, "-c", code]).returncode == 9
     assert len(list(tmp_path.rglob("*.tmp"))) == 3
-    sweep(tmp_path, "2-of-2")
+    remove_leftovers(tmp_path, "2-of-2")
     assert list(tmp_path.rglob("*.tmp")) == []
 
 
@@ -269,7 +277,7 @@ def test_temporary_names_tell_who_writes(tmp_path):
     with synced_writer(tmp_path / "a.state.npz", "3-of-7") as stream:
         stream.write(b"x")
         (name,) = [path.name for path in tmp_path.iterdir()]
-        assert temporary("3-of-7") in name
+        assert temporary_name("3-of-7") in name
         assert str(os.getpid()) in name
     assert [path.name for path in tmp_path.iterdir()] == ["a.state.npz"]
 

@@ -19,7 +19,7 @@ from attncli import load as load_model
 from attncli.errors import AttnError
 from attncli.scan import plan
 from attncli.scan.engines import LocalWorkers, ScanPart, run
-from attncli.scan.shard_files import path_of, sweep
+from attncli.scan.shard_files import path_of, remove_leftovers
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpu
         patched.setattr(Path, "unlink", refused)
         with pytest.raises(AttnError, match="cannot remove this file: Permission denied"):
             run(made, folder, str(encoder), Inside())
-        sweep(folder, "1-of-1")
+        remove_leftovers(folder, "1-of-1")
     with monkeypatch.context() as patched:
         patched.setattr("attncli.scan.engines.TemporaryFile", refused)
         with pytest.raises(AttnError, match="no file can be made for what a worker says"):

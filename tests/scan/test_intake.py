@@ -20,8 +20,8 @@ from scanning import Inside, inside, loaded, planned
 from attncli.errors import InputError, UsageError
 from attncli.scan import intake, plan
 from attncli.scan.engines import run
-from attncli.scan.intake import Format, Ranges, ShardSize, find
-from attncli.scan.intake import _pieces as intake_pieces
+from attncli.scan.intake import Format, Ranges, ShardSize, find_files
+from attncli.scan.intake import _unpacked_pieces as intake_pieces
 from attncli.scan.worker import Worker
 
 
@@ -81,7 +81,7 @@ def test_a_copy_stays_whole_while_others_plan(encoder, lines, tmp_path, monkeypa
             seen.append(copy.read_bytes())
             yield piece
 
-    monkeypatch.setattr("attncli.scan.intake._pieces", pieces)
+    monkeypatch.setattr("attncli.scan.intake._unpacked_pieces", pieces)
     assert planned(encoder, path, tmp_path / "out") == made
     assert set(seen) == {"\n".join(lines).encode()}
     assert [one.name for one in (tmp_path / "out/corpus").iterdir()] == [copy.name]
@@ -261,12 +261,12 @@ def test_what_scans_wrote_is_no_part_of_a_corpus(encoder, lines, tmp_path):
                 made = planned(encoder, pattern, folder)
                 assert [file.name for file in made.files] == [str(tmp_path / "texts/a.txt.gz")]
                 run(made, folder, str(encoder), Inside())
-    assert find([str(tmp_path / "texts")], note=notes.append) == [str(tmp_path / "texts/a.txt.gz")]
+    assert find_files([str(tmp_path / "texts")], note=notes.append) == [str(tmp_path / "texts/a.txt.gz")]
     assert len(notes) == 4
     inside_a_scan = tmp_path / "texts/one-t/corpus"
-    assert len(find([str(inside_a_scan)])) == 1
+    assert len(find_files([str(inside_a_scan)])) == 1
     with pytest.raises(InputError, match="there is no corpus"):
-        find([str(inside_a_scan)], out=tmp_path / "texts/one-t")
+        find_files([str(inside_a_scan)], out=tmp_path / "texts/one-t")
 
 
 def test_a_corpus_that_becomes_a_pipe_is_not_waited_for(encoder, corpus, tmp_path):

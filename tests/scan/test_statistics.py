@@ -11,7 +11,7 @@ import pytest
 
 from attncli.measure.metric import metric_of
 from attncli.scan import statistics as statistics_module
-from attncli.scan.intake import REPLICATES, counts, text_hash
+from attncli.scan.intake import REPLICATES, replicate_counts, text_hash
 from attncli.scan.plan import metric_version
 from attncli.scan.statistics import (
     UNIT,
@@ -189,7 +189,7 @@ def test_clusters_and_shared_texts_show_in_replicates():
     """Each text four times in a document: a mean of 200 varies as one of 50 does. Half the texts in common: half the
     variance of each mean is the other's."""
     values = np.random.default_rng(5).normal(3, 1, 350)
-    times = counts([text_hash(f"{at}") for at in range(350)]).T
+    times = replicate_counts([text_hash(f"{at}") for at in range(350)]).T
     mean = (times[:, :50] * values[:50]).sum(1) / times[:, :50].sum(1)
     assert 3 < design_effect(mean, values[:50].var() / 200) < 5
     assert design_effect(mean, 0.0) == 1
@@ -259,7 +259,7 @@ def test_benjamini_hochberg():
 
 def test_replicates_are_poisson_and_cover_the_mean():
     hashes = [text_hash(f"text {at}") for at in range(4000)]
-    times = counts(hashes)
+    times = replicate_counts(hashes)
     assert times.shape == (4000, REPLICATES)
     for value in range(4):
         assert abs((times == value).mean() - math.exp(-1) / math.factorial(value)) < 0.004
@@ -268,7 +268,7 @@ def test_replicates_are_poisson_and_cover_the_mean():
     held = 0
     for sample in range(40):
         values = np.random.default_rng(sample).exponential(1.0, 200)
-        drawn = counts([text_hash(f"{sample} {at}") for at in range(200)])
+        drawn = replicate_counts([text_hash(f"{sample} {at}") for at in range(200)])
         low, high = np.percentile((drawn * values[:, None]).sum(0) / drawn.sum(0), (2.5, 97.5))
         held += low <= 1.0 <= high
     assert 33 <= held <= 40
@@ -344,7 +344,7 @@ def test_skewness_is_read_off_histograms():
 def test_clusters_are_counted_by_replicates():
     for size in (1, 4):
         hashes = np.repeat([text_hash(f"{at}") for at in range(240 // size)], size)
-        assert clusters(np.float64(240), counts(hashes).sum(0)) == pytest.approx(240 / size, rel=0.25)
+        assert clusters(np.float64(240), replicate_counts(hashes).sum(0)) == pytest.approx(240 / size, rel=0.25)
 
 
 def test_intervals_of_ratios_are_those_of_their_residuals() -> None:
@@ -353,7 +353,7 @@ def test_intervals_of_ratios_are_those_of_their_residuals() -> None:
     texts = 300
     totals = chance.uniform(0.5, 3, texts)
     values = np.stack([0.4 * totals + chance.normal(0, 0.3, texts), chance.exponential(0.2, texts)], 1)
-    times = counts([text_hash(str(place)) for place in range(texts)]).T
+    times = replicate_counts([text_hash(str(place)) for place in range(texts)]).T
     ratios = values.sum(0) / totals.sum()
     replicates = (times @ values) / (times @ totals)[:, None]
     low, high = ratio_interval(ratios, replicates, texts)
