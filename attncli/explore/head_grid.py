@@ -49,14 +49,10 @@ MEASURE_NAMES = {
     "normalised_entropy": message("normalised entropy"),
 }
 """What the colours of the heads may show, and what that is called."""
-METRIC_NAMES = {
+METRIC_NAMES = MEASURE_NAMES | {
     "entropy": message("entropy"),
-    "confidence": message("confidence"),
-    "distance": message("distance"),
     "previous": message("previous"),
-    "self": message("itself"),
     "next": message("next"),
-    "sink": message("first token"),
     "special": contextual("metric", "special"),
     "normalised_entropy": message("entropy, 0–1"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Thread
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from attncli.draw.tour import STEP, TourStep, step_title
 from attncli.draw.view import View
@@ -107,6 +107,8 @@ WORK = {
 """What is said while work of this kind goes on."""
 Over = Literal["help", "models"]
 """What is drawn over the screen."""
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class WalkStage(Protocol):
@@ -256,11 +258,24 @@ class Walk:
             if rows:
                 row = min(state.row, len(rows) - 1)
                 self.state = replace(state, row=row, layer=rows[row].layer, head=rows[row].head)
+        source, query = self.source, (state.layer, state.head, state.query)
+        link = (*query, state.key)
         if state.sight == "why":
             self.state = replace(self.state, step=min(state.step, len(STEPS) - 1))
-            self._derive()
+            self._compute_once("why", self.derivations, query, lambda work: source.derivation(*query))
         if state.sight == "parts":
-            self._explain()
+            self._compute_once("parts", self.explanations, link, lambda work: source.parts(*link, work.report))
+
+    def _compute_once(self, name: str, known: dict[K, V], place: K, compute: Callable[[Work], V]) -> None:
+        """Compute what there is to know of a place, unless it is known. name: a key of `WORK`."""
+        if place in known:
+            return
+
+        def compute_one(work: Work) -> Callable[[], None]:
+            value = compute(work)
+            return self.when_done(lambda: known.update({place: value}))
+
+        self.begin(name, compute_one)
 
     def go_to_head(self, layer: int, head: int) -> None:
         """Look at this head."""
@@ -292,36 +307,10 @@ class Walk:
         """The derivation of the chosen weight, if it is there."""
         return self.derivations.get((self.state.layer, self.state.head, self.state.query))
 
-    def _derive(self) -> None:
-        """Have the chosen weight derived, unless it is."""
-        source = self.source
-        place = (self.state.layer, self.state.head, self.state.query)
-        if place in self.derivations:
-            return
-
-        def derive(work: Work) -> Callable[[], None]:
-            derivation = source.derivation(*place)
-            return self.when_done(lambda: self.derivations.update({place: derivation}))
-
-        self.begin("why", derive)
-
     @property
     def explanation(self) -> WhyDocument | None:
         """The parts of the chosen link's score, if they are there."""
         return self.explanations.get((self.state.layer, self.state.head, self.state.query, self.state.key))
-
-    def _explain(self) -> None:
-        """Compute the parts of the chosen link's score, unless they are known."""
-        source = self.source
-        place = (self.state.layer, self.state.head, self.state.query, self.state.key)
-        if place in self.explanations:
-            return
-
-        def take_apart(work: Work) -> Callable[[], None]:
-            document = source.parts(*place, work.report)
-            return self.when_done(lambda: self.explanations.update({place: document}))
-
-        self.begin("parts", take_apart)
 
 
 # The tour: stops on the way from a sentence to one weight and what it changes, each with a place and some words.

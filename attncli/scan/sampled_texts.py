@@ -63,18 +63,17 @@ def alike_heads(
     common, chance = _shared_subspaces(held_model, every, chosen)
     result = {}
     for row, place in enumerate(places):
-        over_texts = divergences[:, row]
+        over_texts, by_weights = divergences[:, row], []
         by_doing = _most_alike(every, place, -_finite_mean(over_texts))
-        by_weights = [] if common is None else _most_alike(every, place, common[row])
+        if common is not None:
+            by_weights = [
+                AlikeHead(layer=every[at][0], head=every[at][1], value=float(common[row, at]), ci95=None)
+                for at in _most_alike(every, place, common[row])
+            ]
         result[place] = AlikeHeads(
             texts=len(divergences),
             by_doing=[_alike_head(every[at], over_texts[:, at]) for at in by_doing],
-            by_weights=[]
-            if common is None
-            else [
-                AlikeHead(layer=every[at][0], head=every[at][1], value=float(common[row, at]), ci95=None)
-                for at in by_weights
-            ],
+            by_weights=by_weights,
             chance=chance,
         )
     progress(1.0)
