@@ -20,12 +20,12 @@ def test_what_gathers_is_given_back_once_it_is_worth_it(monkeypatch: pytest.Monk
     level = MemoryTrimmer()
     for grown in (SPARE // 2, SPARE, SPARE + 1, 0, SPARE):
         held[0] = live + grown
-        level.keep()
+        level.trim_if_grown()
     assert trims == [live + SPARE // 2, live + SPARE + 1]
     held[0] = live = 50 * 2**20  # a model let go: what is needed now counts
-    level.keep()
+    level.trim_if_grown()
     held[0] = live + SPARE + 1
-    level.keep()
+    level.trim_if_grown()
     assert len(trims) == 3
 
 
