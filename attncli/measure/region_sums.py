@@ -52,7 +52,8 @@ class RegionSums:
         keys = self._members[rows.low : high]
         queries = self._members[rows.i]
         shares = weights @ keys  # [head, row, region]
-        visibility = rows.sight.visibility_matrix(high)[..., : high - rows.low]
+        # sight of a mask that is a range begins at key 0, rows of a window may begin later
+        visibility = rows.sight.visibility_matrix(high)[..., rows.low - rows.sight.low :]
         sees = ~rows.sight.empty  # [head or 1, row]
         even = (visibility @ keys) / np.maximum(rows.sight.count, 1)[..., None]
         self._sums[heads] += np.swapaxes(shares, -1, -2) @ queries

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
+from attncli.inputs.regions import Region
 from attncli.measure.metric import METRICS, Tally, measure
-from attncli.measure.row_facts import TokenFacts, TokenPairs
+from attncli.measure.region_sums import RegionSums
+from attncli.measure.row_facts import TokenFacts, TokenPairs, WeightRows, sight_of_mask
 from attncli.measure.row_stream import Consumer, PooledMaps, RowFeeder, TopLinks, share
 from attncli.mechanism.attend import BLOCK, RowBlock, Rule, attend, rows_within, stream
 from attncli.mechanism.mask import AllOf, Causal, Everywhere, Global, Hashed, Mask, MatrixMask, Window
@@ -171,3 +173,24 @@ def test_what_differs_by_head_is_cut_to_the_heads_of_a_block(backend: Backend) -
         found = stream(backend, q, k, v, rule, rows=5, keep=(), on_block=lambda block: None)
         np.testing.assert_allclose(backend.numpy(found.mixed), backend.numpy(dense.mixed), atol=1e-13)
         assert np.array_equal(backend.numpy(found.empty), backend.numpy(dense.empty))
+
+
+@pytest.mark.parametrize("step", [12, 4])
+def test_even_shares_of_regions_are_over_what_a_window_shows(step: int) -> None:
+    mask, count = Window(2, 0), 12
+    sees = [[j for j in range(count) if i - 2 <= j <= i] for i in range(count)]
+    regions = [Region("a", (0, 1, 2, 6)), Region("b", (7, 8, 11))]
+    sums = RegionSums(1, regions, count, count - 1)
+    for start in range(0, count, step):
+        i = np.arange(start, start + step)
+        low, high = max(start - 2, 0), start + step
+        even = np.array([[(j in sees[row]) / len(sees[row]) for j in range(low, high)] for row in i])
+        sums.add(WeightRows(NumpyBackend(), even[None], i, low, sight_of_mask(mask, i, count), TokenFacts()))
+    shares = sums.shares()
+    expected = [
+        [np.mean([np.mean([j in keys.tokens for j in sees[i]]) for i in queries.tokens]) for keys in regions]
+        for queries in regions
+    ]
+    np.testing.assert_allclose(shares.between_even[0], expected)
+    np.testing.assert_allclose(shares.between[0], expected)
+    np.testing.assert_allclose(shares.query_even[0], [0, 1 / 3])
