@@ -293,12 +293,8 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
                 _setting(key, value), where=where, expected="an adapter of B·A, its scale and its magnitudes"
             )
     if config.get("use_dora") and request.weight != 1:
-        raise UnsupportedError(
-            "an adapter with magnitudes has no share of {weight:g}",
-            where=str(request.folder),
-            expected="the whole adapter, without a weight",
-            weight=request.weight,
-        )
+        what = message("an adapter with magnitudes has no share of {weight:g}", weight=request.weight)
+        raise UnsupportedError(what, where=str(request.folder), expected="the whole adapter, without a weight")
 
 
 def _setting(key: str, value: object) -> Message:
@@ -340,12 +336,8 @@ def _target(base: Checkpoint, name: str, where: str) -> str:
         longer = [stored for stored in names if stored.endswith(f".{candidate}")]
         if len(longer) == 1 and start == 0:
             return longer[0]
-    raise InputError(
-        "the base has no tensor {name}, which the adapter changes",
-        where=where,
-        expected="the model that the adapter was trained on",
-        name=repr(name),
-    )
+    what = message("the base has no tensor {name}, which the adapter changes", name=repr(name))
+    raise InputError(what, where=where, expected="the model that the adapter was trained on")
 
 
 def _fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:

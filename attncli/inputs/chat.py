@@ -127,11 +127,8 @@ def _message(entry: Any, number: int, where: str) -> dict[str, Any]:
     for part in parts:
         text = part.get("text") if isinstance(part, dict) else None
         if content is not None and not isinstance(text, str):
-            raise InputError(
-                "the content of this message is no text",
-                where=place,
-                expected='a text, or a list of {"type": "text", "text": "…"}',
-            )
+            expected = message('a text, or a list of {"type": "text", "text": "…"}')
+            raise InputError("the content of this message is no text", where=place, expected=expected)
     fields = {key: value for key, value in entry.items() if value is not None}
     reasoning = next((fields[key] for key in REASONING if key in fields), None)
     return fields if reasoning is None else {"thinking": reasoning, **fields, "reasoning_content": reasoning}
@@ -403,12 +400,9 @@ def _guarded(template: ChatTemplate) -> Iterator[None]:
             reason=error.args[0] if isinstance(error, _BeyondError) else first_sentence(error),
         ) from error
     except _RefusedError as error:
-        raise InputError(
-            "the chat template refuses this chat: {reason}",
-            where=template.where,
-            expected="roles and an order that this model was trained on",
-            reason=term(first_sentence(error)),
-        ) from error
+        what = message("the chat template refuses this chat: {reason}", reason=term(first_sentence(error)))
+        expected = message("roles and an order that this model was trained on")
+        raise InputError(what, where=template.where, expected=expected) from error
     except (TemplateError, RecursionError, MemoryError, OverflowError, ValueError, TypeError, LookupError,
             AttributeError, ArithmeticError, AssertionError) as error:  # fmt: skip
         raise InputError(

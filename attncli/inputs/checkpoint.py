@@ -111,13 +111,8 @@ def guarded_path(folder: Path, name: str) -> Path:
         # the repository's own blobs, and the store that repositories of one cache share
         roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
     if not any(target.is_relative_to(root) for root in roots):
-        raise InputError(
-            "{name} is a link that leaves its folder",
-            where=str(folder),
-            expected="a file",
-            hint="give the folder that holds the files",
-            name=repr(name),
-        )
+        what = message("{name} is a link that leaves its folder", name=repr(name))
+        raise InputError(what, where=str(folder), expected="a file", hint="give the folder that holds the files")
     return target
 
 
@@ -163,13 +158,8 @@ def _read_index(index: Path, ending: str) -> dict[str, str]:
         )
     for shard in shards.values():
         if not isinstance(shard, str) or not re.fullmatch(PLAIN_STEM + re.escape(ending), shard, re.ASCII):
-            raise InputError(
-                "this index names {place}",
-                where=str(index),
-                expected="plain names of {ending} files beside it",
-                place=repr(shard),
-                ending=ending,
-            )
+            expected = message("plain names of {ending} files beside it", ending=ending)
+            raise InputError("this index names {place}", where=str(index), expected=expected, place=repr(shard))
     return shards
 
 
@@ -185,22 +175,12 @@ def _tensors_of_shards(
         shard_header = header(path)
         if shard_header is None:
             count = sum(place == shard for place in shards.values())
-            raise InputError(
-                "the shard {shard} is missing; {count} tensors lie in it",
-                where=str(folder),
-                expected="every file of {index}",
-                shard=repr(shard),
-                count=count,
-                index=INDEX,
-            )
+            what = message("the shard {shard} is missing; {count} tensors lie in it", shard=repr(shard), count=count)
+            raise InputError(what, where=str(folder), expected="every file of {index}", index=INDEX)
         for name, info in _tensors_of_header(shard_header, path, packed=packed).items():
             if name in tensors:
-                raise InputError(
-                    "tensor {name} is in two shards",
-                    where=f"{tensors[name].file} and {path}",
-                    expected="each tensor once",
-                    name=repr(name),
-                )
+                what = message("tensor {name} is in two shards", name=repr(name))
+                raise InputError(what, where=f"{tensors[name].file} and {path}", expected="each tensor once")
             if shards.get(name) != shard:
                 statement = message("does not list it") if name not in shards else f"says {shards[name]!r}"
                 raise InputError(
@@ -248,13 +228,8 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
     """The error about a folder without safetensors, which says what lies there instead."""
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
-        return UnsupportedError(
-            "the weights are in {second}, which is not safetensors",
-            where=str(folder),
-            expected=EXPECTED,
-            hint=CONVERT,
-            second=repr(others[0]),
-        )
+        what = message("the weights are in {second}, which is not safetensors", second=repr(others[0]))
+        return UnsupportedError(what, where=str(folder), expected=EXPECTED, hint=CONVERT)
     tensors = sorted(path.name for path in folder.glob("*.safetensors"))
     if "adapter_model.safetensors" in tensors:
         return UnsupportedError(
@@ -391,12 +366,8 @@ class Checkpoint:
         config = read_object(guarded_path(real, "config.json"), what="a model's config.json", with_tags=True)
         for key in () if packed else PACKED:
             if config.get(key) is not None:
-                raise UnsupportedError(
-                    "these weights are quantised ({config})",
-                    where=str(folder),
-                    expected="float weights",
-                    config=_quantization_method(config[key]),
-                )
+                what = message("these weights are quantised ({config})", config=_quantization_method(config[key]))
+                raise UnsupportedError(what, where=str(folder), expected="float weights")
         return cls(real, config, {})
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
@@ -523,13 +494,8 @@ class Checkpoint:
         return target
 
     def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
-        return InputError(
-            "tensor {name} holds numbers that are not finite in {dtype}",
-            where=str(info.file),
-            expected="finite weights",
-            name=repr(name),
-            dtype=dtype.name,
-        )
+        what = message("tensor {name} holds numbers that are not finite in {dtype}", name=repr(name), dtype=dtype.name)
+        return InputError(what, where=str(info.file), expected="finite weights")
 
     def _file(self, info: TensorInfo) -> PositionedFile:
         """The file that a tensor lies in, opened once."""
@@ -549,15 +515,9 @@ class Checkpoint:
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         for row in different[[0, -1]].tolist() if different.size else ():
             if not info.shape or not 0 <= row < info.shape[0]:
-                raise InputError(
-                    "tensor {name} has no rows {start} to {last}",
-                    where=str(info.file),
-                    expected="within its shape {shape}",
-                    name=repr(name),
-                    start=row,
-                    last=row,
-                    shape=list(info.shape),
-                )
+                what = message("tensor {name} has no rows {start} to {last}", name=repr(name), start=row, last=row)
+                expected = message("within its shape {shape}", shape=list(info.shape))
+                raise InputError(what, where=str(info.file), expected=expected)
         return different, places
 
 
@@ -642,12 +602,8 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     without torch.
     """
     if not torch_is_installed():
-        raise UnsupportedError(
-            "{pickled_single} is read with torch, which is not installed",
-            where=str(folder),
-            hint=install_command("torch"),
-            pickled_single=PICKLED_SINGLE,
-        )
+        what = message("{pickled_single} is read with torch, which is not installed", pickled_single=PICKLED_SINGLE)
+        raise UnsupportedError(what, where=str(folder), hint=install_command("torch"))
     from attncli.arrays.torch_backend import map_state_dict
 
     tensors: dict[str, TensorInfo] = {}
@@ -676,11 +632,6 @@ def _pickled_files(folder: Path) -> Iterator[Path]:
     for name in shard_names(guarded_path(folder, PICKLED_INDEX), ".bin"):
         path = guarded_path(folder, name)
         if not is_there(path):
-            raise InputError(
-                "the shard {name} is missing",
-                where=str(folder),
-                expected="every file of {pickled_index}",
-                name=repr(name),
-                pickled_index=PICKLED_INDEX,
-            )
+            expected = message("every file of {pickled_index}", pickled_index=PICKLED_INDEX)
+            raise InputError("the shard {name} is missing", where=str(folder), expected=expected, name=repr(name))
         yield path

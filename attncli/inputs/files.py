@@ -368,13 +368,8 @@ def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     with system_errors("cannot read this file: {strerror}", where):
         data = stream.read(count)
     if len(data) != count:
-        raise InputError(
-            "this file is cut short: {data:,} bytes where {count:,} are needed",
-            where=where,
-            expected="the whole file",
-            data=len(data),
-            count=count,
-        )
+        what = message("this file is cut short: {data:,} bytes where {count:,} are needed", data=len(data), count=count)
+        raise InputError(what, where=where, expected="the whole file")
     return data
 
 
@@ -499,14 +494,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
     # each takes up to a hundred times its bytes once it is parsed
     item_count = sum(map(raw.count, (b":", b",", b"[")))
     if item_count > most:
-        raise LimitError(
-            "this JSON holds about {item_count:,} names and values",
-            where=where,
-            expected="{what}, at most {most:,} of them",
-            item_count=item_count,
-            what=what,
-            most=most,
-        )
+        fault = message("this JSON holds about {item_count:,} names and values", item_count=item_count)
+        raise LimitError(fault, where=where, expected="{what}, at most {most:,} of them", what=what, most=most)
 
     def unique(pairs: list[tuple[str, Any]]) -> Any:
         entries: dict[str, Any] = dict(pairs)

@@ -88,12 +88,8 @@ class _Header:
             )
         version = self.number("<I")
         if version not in VERSIONS:
-            raise UnsupportedError(
-                "this is version {version} of GGUF",
-                where=self.where,
-                expected="2 or 3, little-endian",
-                version=version,
-            )
+            what = message("this is version {version} of GGUF", version=version)
+            raise UnsupportedError(what, where=self.where, expected="2 or 3, little-endian")
         # a tensor has a length, a name, axes, a type and an offset; an entry a length, a name, a type and a value
         tensor_count, entry_count = self.count(message("tensors"), 24), self.count(message("entries of metadata"), 13)
         metadata: dict[str, Any] = {}
@@ -154,13 +150,8 @@ class _Header:
         kind, offset = self.number("<I"), self.number("<Q")
         block = BLOCKS.get(kind)
         if block is None:
-            raise UnsupportedError(
-                "tensor {name} is of the type {kind}",
-                where=self.where,
-                expected=", ".join(known.name for known in BLOCKS.values()),
-                name=repr(name),
-                kind=kind,
-            )
+            what = message("tensor {name} is of the type {kind}", name=repr(name), kind=kind)
+            raise UnsupportedError(what, where=self.where, expected=", ".join(known.name for known in BLOCKS.values()))
         count = 1
         for length in shape:
             count *= length

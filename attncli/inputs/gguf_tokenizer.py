@@ -129,13 +129,8 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
         )
     types = [int(number) for number in metadata.numbers("tokenizer.ggml.token_type")] or [NORMAL] * len(tokens)
     if len(types) != len(tokens):
-        raise InputError(
-            "the vocabulary has {tokens:,} tokens and {types:,} types",
-            where=name,
-            expected="as many of either",
-            tokens=len(tokens),
-            types=len(types),
-        )
+        what = message("the vocabulary has {tokens:,} tokens and {types:,} types", tokens=len(tokens), types=len(types))
+        raise InputError(what, where=name, expected="as many of either")
     builders = {"gpt2": _byte_pairs, "llama": _scored_pieces, "bert": _word_pieces, "t5": _likely_pieces}
     if kind not in builders:
         raise UnsupportedError(
@@ -168,12 +163,8 @@ def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int],
     for merge in metadata.texts("tokenizer.ggml.merges"):
         left, _, right = merge.partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
-            raise InputError(
-                "the merge {merge} joins what the vocabulary does not hold",
-                where=name,
-                expected="two tokens that make a third",
-                merge=repr(merge[:80]),
-            )
+            what = message("the merge {merge} joins what the vocabulary does not hold", merge=repr(merge[:80]))
+            raise InputError(what, where=name, expected="two tokens that make a third")
         merges.append((left, right))
     hf = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS))
     hf.pre_tokenizer = cuts(patterns)

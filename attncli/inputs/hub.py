@@ -59,14 +59,8 @@ def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapp
             continue
         file_digest = digest(path)
         if file_digest != expected_digest:
-            raise InputError(
-                "{name} has the sha256 {file_digest}",
-                where=str(folder),
-                expected=expected_digest,
-                hint=hint,
-                name=repr(name),
-                file_digest=file_digest,
-            )
+            what = message("{name} has the sha256 {file_digest}", name=repr(name), file_digest=file_digest)
+            raise InputError(what, where=str(folder), expected=expected_digest, hint=hint)
         if stamp is not None and stamp == _stamp(path):
             new_entries[str(path)] = [expected_digest, *stamp]
     if new_entries:
@@ -562,13 +556,9 @@ class Remote:
 
     def _unreachable(self) -> InputError:
         """The error where nothing answers at the hub's address."""
-        return InputError(
-            "{hub_id} is not in the local cache, and the hub cannot be reached",
-            where=self.endpoint,
-            expected="a network, a model in the cache, or a folder that exists",
-            hint="attn models list, or --model FOLDER",
-            hub_id=self.hub_id,
-        )
+        what = message("{hub_id} is not in the local cache, and the hub cannot be reached", hub_id=self.hub_id)
+        expected = message("a network, a model in the cache, or a folder that exists")
+        return InputError(what, where=self.endpoint, expected=expected, hint="attn models list, or --model FOLDER")
 
     def _broken_off(self, name: str) -> InputError:
         """The error where a file comes in part."""
@@ -628,13 +618,8 @@ def _fetch_weights(hub: Remote, commit: str) -> None:
             continue
         for shard in shard_names(index, ending):
             if hub.file(shard, commit) is None:
-                raise InputError(
-                    "the shard {shard} of {hub_id} is missing",
-                    where=hub.endpoint,
-                    expected="every file that its index names",
-                    shard=repr(shard),
-                    hub_id=hub.hub_id,
-                )
+                what = message("the shard {shard} of {hub_id} is missing", shard=repr(shard), hub_id=hub.hub_id)
+                raise InputError(what, where=hub.endpoint, expected="every file that its index names")
         return
     pickled = PICKLED_SINGLE
     expected = message("weights as safetensors, or as {pickled_single} with torch to read it", pickled_single=pickled)

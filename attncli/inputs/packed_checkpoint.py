@@ -136,13 +136,8 @@ class _Packed:
         """The stored tensors of a module by these parts of names. Raises InputError for one that is missing."""
         for name in names:
             if name not in parts:
-                raise InputError(
-                    "the weights of {module} lack {part}",
-                    where=self.where,
-                    expected=", ".join(names),
-                    module=repr(module),
-                    part=repr(name),
-                )
+                what = message("the weights of {module} lack {part}", module=repr(module), part=repr(name))
+                raise InputError(what, where=self.where, expected=", ".join(names))
         return [parts[name] for name in names]
 
     def bits(self, *keys: str) -> int:
@@ -450,14 +445,9 @@ class GptqMatrix:
         zeros = ((zeros + np.uint8(self._more)) & np.uint8(2**self._bits - 1)).astype(np.float32)
         group_of = np.arange(numbers.shape[1]) // self._group if order is None else self._raw.read(order).astype(int)
         if group_of.min() < 0 or group_of.max() >= scales.shape[1]:
-            raise InputError(
-                "tensor {name} names the group {group}",
-                where=str(self._raw.info(weight).file),
-                expected="0 to {last}",
-                name=repr(order),
-                group=int(group_of.max()),
-                last=scales.shape[1] - 1,
-            )
+            what = message("tensor {name} names the group {group}", name=repr(order), group=int(group_of.max()))
+            expected = message("0 to {last}", last=scales.shape[1] - 1)
+            raise InputError(what, where=str(self._raw.info(weight).file), expected=expected)
         numbers -= zeros[:, group_of]
         numbers *= scales[:, group_of]
         return numbers

@@ -52,12 +52,8 @@ def parse_region(text: str) -> RegionRule:
     """The rule in NAME=SPEC. Raises UsageError for what has no name or no such form."""
     name, equals, spec = text.partition("=")
     if not equals or not spec or not NAME.fullmatch(name):
-        raise UsageError(
-            "--region {text} is no NAME=SPEC",
-            expected="a name without blanks, and one of {kinds}",
-            text=repr(text),
-            kinds=listing(KINDS),
-        )
+        expected = message("a name without blanks, and one of {kinds}", kinds=listing(KINDS))
+        raise UsageError("--region {text} is no NAME=SPEC", expected=expected, text=repr(text))
     if name == REST:
         raise UsageError("the name {name} is that of what is in no region", expected="another name", name=repr(name))
     return RegionRule(name, spec)
@@ -67,21 +63,13 @@ def read_regions(path: Path) -> list[RegionRule]:
     """The rules in a JSON file, an object of names and what they hold. Raises InputError."""
     rules = read_object(path, what=message("a file of regions"))
     if not all(isinstance(spec, str) for spec in rules.values()) or not rules:
-        raise InputError(
-            "these regions are no names with texts",
-            where=str(path),
-            expected="an object such as {example}",
-            example='{"doc1": "[[doc1]]…[[/doc1]]"}',
-        )
+        expected = message("an object such as {example}", example='{"doc1": "[[doc1]]…[[/doc1]]"}')
+        raise InputError("these regions are no names with texts", where=str(path), expected=expected)
     try:
         return [parse_region(f"{name}={spec}") for name, spec in rules.items()]
     except UsageError as error:
-        raise InputError(
-            "a region in this file is no NAME=SPEC",
-            where=str(path),
-            expected="a name without blanks, and one of {kinds}",
-            kinds=listing(KINDS),
-        ) from error
+        expected = message("a name without blanks, and one of {kinds}", kinds=listing(KINDS))
+        raise InputError("a region in this file is no NAME=SPEC", where=str(path), expected=expected) from error
 
 
 def find_regions(
@@ -237,13 +225,8 @@ def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Tok
     """The tokens of the values that a path leads to; at least one."""
     steps = [next(filter(None, step), "") for step in STEP.findall(path[1:])]
     if not path.startswith("$") or STEP.sub("", path[1:]) or len(steps) > DEEPEST:
-        raise UsageError(
-            "region {name} has no path {spec}",
-            expected="such as {example}",
-            name=repr(rule.name),
-            spec=repr(rule.spec),
-            example="json:$.docs[0]",
-        )
+        what = message("region {name} has no path {spec}", name=repr(rule.name), spec=repr(rule.spec))
+        raise UsageError(what, expected="such as {example}", example="json:$.docs[0]")
     known: dict[str, None] = {}
     places = []
     for place in _json_starts(text):

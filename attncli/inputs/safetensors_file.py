@@ -57,14 +57,8 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     """The bytes that an array takes, counted without overflow. Raises InputError for a shape that no array can have."""
     sizes = list(shape)
     if len(sizes) > MOST_AXES:
-        raise InputError(
-            "tensor {tensor} has {sizes} axes",
-            where=where,
-            expected="at most {most_axes}",
-            tensor=repr(tensor),
-            sizes=len(sizes),
-            most_axes=MOST_AXES,
-        )
+        what = message("tensor {tensor} has {sizes} axes", tensor=repr(tensor), sizes=len(sizes))
+        raise InputError(what, where=where, expected="at most {most_axes}", most_axes=MOST_AXES)
     count = not_empty = 1
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**62:
@@ -74,12 +68,8 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
         # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
         not_empty *= size or 1
     if not_empty * dtype.itemsize >= 2**63:
-        raise InputError(
-            "tensor {tensor} has an impossible shape",
-            where=where,
-            expected="whole numbers from 0 up, of a size that exists",
-            tensor=repr(tensor),
-        )
+        expected = message("whole numbers from 0 up, of a size that exists")
+        raise InputError("tensor {tensor} has an impossible shape", where=where, expected=expected, tensor=repr(tensor))
     return count * dtype.itemsize
 
 
@@ -261,13 +251,8 @@ def write_safetensors(
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     if len(raw) > HEADER_LIMIT:
-        raise LimitError(
-            "the header of the file would take {raw:,} bytes",
-            expected="at most {header_limit:,}",
-            hint="save as .npz",
-            raw=len(raw),
-            header_limit=HEADER_LIMIT,
-        )
+        what = message("the header of the file would take {raw:,} bytes", raw=len(raw))
+        raise LimitError(what, expected="at most {header_limit:,}", hint="save as .npz", header_limit=HEADER_LIMIT)
     stream.write(struct.pack("<Q", len(raw)) + raw)
     for name in order:
         array = tensors[name]
@@ -279,22 +264,12 @@ def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
     """The tensor that a field of the header declares. origin: where the data begin. Raises as `read_header`."""
     dtype, shape, offsets = map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
     if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
-        raise InputError(
-            "the header entry of {name} is malformed",
-            where=where,
-            expected="dtype, shape, data_offsets",
-            name=repr(name),
-        )
+        expected = message("dtype, shape, data_offsets")
+        raise InputError("the header entry of {name} is malformed", where=where, expected=expected, name=repr(name))
     start, end = offsets
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-        raise InputError(
-            "tensor {name} has the offsets {start} to {end}",
-            where=where,
-            expected="a beginning before the end",
-            name=repr(name),
-            start=start,
-            end=end,
-        )
+        what = message("tensor {name} has the offsets {start} to {end}", name=repr(name), start=start, end=end)
+        raise InputError(what, where=where, expected="a beginning before the end")
     kind = dtype_of_name(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
     size = byte_count(name, kind, shape, where)
     if dtype in DTYPES and size != end - start:
@@ -316,19 +291,9 @@ def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> N
     for entry in entries:
         if entry.start != place:
             fault = message("overlaps the one before" if entry.start < place else "leaves a gap before it")
-            raise InputError(
-                "tensor {entry} {fault}",
-                where=where,
-                expected="tensors that lie side by side",
-                entry=repr(entry.name),
-                fault=fault,
-            )
+            what = message("tensor {entry} {fault}", entry=repr(entry.name), fault=fault)
+            raise InputError(what, where=where, expected="tensors that lie side by side")
         place = entry.end
     if place != size:
-        raise InputError(
-            "the tensors end at byte {place:,}, the file at {size:,}",
-            where=where,
-            expected="a whole file",
-            place=place,
-            size=size,
-        )
+        what = message("the tensors end at byte {place:,}, the file at {size:,}", place=place, size=size)
+        raise InputError(what, where=where, expected="a whole file")

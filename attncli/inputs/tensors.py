@@ -63,30 +63,17 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
             warnings.simplefilter("ignore")  # about headers of Python 2, which are read all the same
             version = npy_format.read_magic(stream)
             if version not in readers:
-                raise UnsupportedError(
-                    "{name} is in version {version} of the .npy format",
-                    where=where,
-                    expected="version 1.0 or 2.0",
-                    name=repr(name),
-                    version=version,
-                )
+                what = message("{name} is in version {version} of the .npy format", name=repr(name), version=version)
+                raise UnsupportedError(what, where=where, expected="version 1.0 or 2.0")
             shape, column_major, dtype = readers[version](stream)
     except UnsupportedError:
         raise
     except Exception as error:  # the parser raises whatever its pieces do
-        raise InputError(
-            "the array {name} has a damaged header",
-            where=where,
-            expected="an array written by numpy.save",
-            name=repr(name),
-        ) from error
+        what = message("the array {name} has a damaged header", name=repr(name))
+        raise InputError(what, where=where, expected="an array written by numpy.save") from error
     if dtype.hasobject:
-        raise InputError(
-            "the array {name} holds Python objects, which are never loaded",
-            where=where,
-            expected="an array of numbers",
-            name=repr(name),
-        )
+        what = message("the array {name} holds Python objects, which are never loaded", name=repr(name))
+        raise InputError(what, where=where, expected="an array of numbers")
     if dtype.newbyteorder("=").name not in NATIVE:
         raise unsupported_dtype(name, _dtype_text(dtype), where)
     size = byte_count(name, dtype, shape, where)
@@ -218,13 +205,8 @@ def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
         raise InputError("this torch file is compressed", where=where, expected="a file written by torch.save")
     total = sum(member.file_size for member in members)
     if total > limit:
-        raise LimitError(
-            "the file holds {total:,} bytes of tensors",
-            where=where,
-            expected="at most {limit:,} bytes",
-            total=total,
-            limit=limit,
-        )
+        expected = message("at most {limit:,} bytes", limit=limit)
+        raise LimitError("the file holds {total:,} bytes of tensors", where=where, expected=expected, total=total)
 
 
 class _BoundedStream:
@@ -239,12 +221,8 @@ class _BoundedStream:
     def read(self, size: int = -1) -> bytes:
         chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
         if len(chunk) > READ_LIMIT:
-            raise LimitError(
-                "the archive's directory is too large",
-                where=self._where,
-                expected="at most {read_limit:,} bytes",
-                read_limit=READ_LIMIT,
-            )
+            expected = message("at most {read_limit:,} bytes", read_limit=READ_LIMIT)
+            raise LimitError("the archive's directory is too large", where=self._where, expected=expected)
         return chunk
 
 
@@ -273,13 +251,8 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
         members[name] = member
     total = sum(member.file_size for member in members.values())
     if total > limit:
-        raise LimitError(
-            "the archive holds {total:,} bytes of arrays",
-            where=where,
-            expected="at most {limit:,} bytes",
-            total=total,
-            limit=limit,
-        )
+        expected = message("at most {limit:,} bytes", limit=limit)
+        raise LimitError("the archive holds {total:,} bytes of arrays", where=where, expected=expected, total=total)
     return members
 
 
@@ -384,12 +357,8 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metad
 def check_writable_format(path: Path) -> None:
     """Raises UsageError where `write_tensors` does not know the file's ending: asked before work starts."""
     if path.suffix.lower() not in WRITABLE_FORMATS:
-        raise UsageError(
-            "tensors cannot be saved as {suffix}",
-            where=str(path),
-            expected=listing(WRITABLE_FORMATS, " or "),
-            suffix=path.suffix or term("a file without an ending"),
-        )
+        what = message("tensors cannot be saved as {suffix}", suffix=path.suffix or term("a file without an ending"))
+        raise UsageError(what, where=str(path), expected=listing(WRITABLE_FORMATS, " or "))
 
 
 def _stored_arrays(path: Path, header: SafetensorsHeader | None) -> dict[str, np.ndarray[Any, Any]]:
@@ -467,23 +436,13 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
             rows = _json_rows(raw, what, where) if kind == ".json" else _csv_rows(raw, where)
             matrix = _matrix_of_rows(rows, what, where)
         case kind:
-            raise InputError(
-                "{kind} is not a known kind of {what} file",
-                where=where,
-                expected=" ".join(MATRIX_FORMATS),
-                kind=kind or term("no ending"),
-                what=what,
-            )
+            fault = message("{kind} is not a known kind of {what} file", kind=kind or term("no ending"), what=what)
+            raise InputError(fault, where=where, expected=" ".join(MATRIX_FORMATS))
     if matrix.ndim == 3 and len(matrix) == 1:
         matrix = matrix[0]
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise InputError(
-            "the {what} has the shape {shape}",
-            where=where,
-            expected="a matrix: rows and columns",
-            what=term(what),
-            shape=list(matrix.shape),
-        )
+        fault = message("the {what} has the shape {shape}", what=term(what), shape=list(matrix.shape))
+        raise InputError(fault, where=where, expected="a matrix: rows and columns")
     finite = np.isfinite(matrix)
     if not finite.all():
         row, column = np.unravel_index(int(np.argmin(finite)), matrix.shape)
@@ -506,14 +465,8 @@ def _single_tensor(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: s
     if what in tensors:
         return tensors[what]
     names = listing(tensors) or message("none")
-    raise InputError(
-        "the archive holds {tensors} arrays: {names}",
-        where=where,
-        expected="one array, or one named {what}",
-        tensors=len(tensors),
-        names=names,
-        what=what,
-    )
+    fault = message("the archive holds {tensors} arrays: {names}", tensors=len(tensors), names=names)
+    raise InputError(fault, where=where, expected="one array, or one named {what}", what=what)
 
 
 def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
@@ -526,13 +479,8 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
         if error.msg.partition(" ")[0] in ("Recursion", "depth"):  # limit …
             raise nesting_error(where, message("a list of rows of finite numbers")) from error
         place = message("line {line}, column {column}", line=error.lineno, column=error.colno)
-        raise InputError(
-            "this is not JSON at {place}: {msg}",
-            where=where,
-            expected="a list of rows of finite numbers",
-            place=place,
-            msg=error.msg,
-        ) from error
+        fault = message("this is not JSON at {place}: {msg}", place=place, msg=error.msg)
+        raise InputError(fault, where=where, expected="a list of rows of finite numbers") from error
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise InputError("the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]", what=term(what))
     return rows

@@ -61,11 +61,8 @@ def read_texts(
     """
     sources = [name for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids)) if value is not None]
     if len(sources) > 1:
-        raise UsageError(
-            "more than one text is given: {sources}",
-            expected="one of TEXT, --file, --ids",
-            sources=listing(sources, " and "),
-        )
+        expected = message("one of TEXT, --file, --ids")
+        raise UsageError("more than one text is given: {sources}", expected=expected, sources=listing(sources, " and "))
     if ids is not None:
         return iter([Text("", "ids", parse_ids(ids))])
     if file is not None and str(file) == "-":
@@ -253,13 +250,8 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         if by_range := re.fullmatch(r"#([0-9]{1,18})-([0-9]{1,18})", reference):
             first, last = (_checked_index(tokens, int(number)) for number in by_range.groups())
             if first > last:
-                raise InputError(
-                    "{reference} runs backwards",
-                    expected="#{last}-{first}",
-                    reference=repr(reference),
-                    last=last,
-                    first=first,
-                ) from None
+                expected = message("#{last}-{first}", last=last, first=first)
+                raise InputError("{reference} runs backwards", expected=expected, reference=repr(reference)) from None
             return Span(first, last + 1)
         text, _, count = reference.rpartition(":")
         for phrase, which in ((reference, ""), (text, count)):
@@ -437,13 +429,8 @@ def _strip_marks(text: str) -> str:
 def _checked_index(tokens: Sequence[Token], index: int) -> int:
     """An index that may count from the end, from 0 up. Raises InputError where there is no such token."""
     if not -len(tokens) <= index < len(tokens):
-        raise InputError(
-            "there is no token #{index}",
-            expected="#0 to #{last}: the text has {tokens} tokens",
-            index=index,
-            last=len(tokens) - 1,
-            tokens=len(tokens),
-        )
+        expected = message("#0 to #{last}: the text has {tokens} tokens", last=len(tokens) - 1, tokens=len(tokens))
+        raise InputError("there is no token #{index}", expected=expected, index=index)
     return index % len(tokens)
 
 

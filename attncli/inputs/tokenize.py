@@ -307,24 +307,14 @@ def _byte_text(byte: int) -> str:
 def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
     for code in ids:
         if not 0 <= code <= largest:
-            raise InputError(
-                "the id {code} is not {kind}",
-                where="--ids",
-                expected="0 to {largest}",
-                code=code,
-                kind=kind,
-                largest=largest,
-            )
+            expected = message("0 to {largest}", largest=largest)
+            raise InputError("the id {code} is not {kind}", where="--ids", expected=expected, code=code, kind=kind)
 
 
 def _no_ids(name: str) -> UsageError:
-    return UsageError(
-        "the {name} tokenizer has no ids",
-        where="--ids",
-        expected="a tokenizer with ids: byte, char, a tokenizer.json or a model",
-        hint="--tokenizer byte",
-        name=name,
-    )
+    what = message("the {name} tokenizer has no ids", name=name)
+    expected = message("a tokenizer with ids: byte, char, a tokenizer.json or a model")
+    return UsageError(what, where="--ids", expected=expected, hint="--tokenizer byte")
 
 
 BUILTIN: dict[str, type[BuiltinTokenizer]] = {

@@ -174,13 +174,8 @@ class PieceTokenizer:
         for index, code in enumerate(ids):
             piece = self.hf.id_to_token(code) if 0 <= code < 2**32 else None
             if piece is None:
-                raise InputError(
-                    "no token has the id {code}",
-                    where=self.name,
-                    expected="0 to {last}",
-                    code=code,
-                    last=self.hf.get_vocab_size() - 1,
-                )
+                expected = message("0 to {last}", last=self.hf.get_vocab_size() - 1)
+                raise InputError("no token has the id {code}", where=self.name, expected=expected, code=code)
             special = code in self.special_ids
             unknown = code == self.unknown_id and not special
             shown = piece if special else self._piece_text(piece)
@@ -309,12 +304,8 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
         try:
             return _Clerk.free().do(lambda: _run_guarded(work, message("the tokenizer failed on this text"), where))
         except Empty:
-            raise LimitError(
-                "this tokenizer took more than {seconds:.0f} seconds for one text",
-                where=where,
-                expected="a shorter text, or another tokenizer",
-                seconds=SECONDS,
-            ) from None
+            what = message("this tokenizer took more than {seconds:.0f} seconds for one text", seconds=SECONDS)
+            raise LimitError(what, where=where, expected="a shorter text, or another tokenizer") from None
 
 
 def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
@@ -325,13 +316,8 @@ def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
         raise
     except BaseException as error:  # a panic in the library's Rust code is no Exception
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise InputError(
-            "{what}: {reason}",
-            where=where,
-            expected="a tokenizer.json of the tokenizers library",
-            what=what,
-            reason=reason,
-        ) from error
+        expected = message("a tokenizer.json of the tokenizers library")
+        raise InputError("{what}: {reason}", where=where, expected=expected, what=what, reason=reason) from error
 
 
 @contextmanager
@@ -375,35 +361,20 @@ def check_file(raw: bytes, where: str) -> None:
     for match in _CHARSMAP.finditer(plain):
         size = int.from_bytes(base64.b64decode(match[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
-            raise InputError(
-                "a table of {size:,} bytes in a file of {raw:,}",
-                where=where,
-                expected="a whole precompiled_charsmap",
-                size=size,
-                raw=len(raw),
-            )
+            what = message("a table of {size:,} bytes in a file of {raw:,}", size=size, raw=len(raw))
+            raise InputError(what, where=where, expected="a whole precompiled_charsmap")
 
 
 def check(hf: tokenizers.Tokenizer, name: str) -> None:
     """Raise InputError for a tokenizer that would lengthen a text beyond reason."""
     growth = 1 if hf.normalizer is None else _growth(json.loads(hf.normalizer.__getstate__()))
     if growth > GROWTH_LIMIT:
-        raise InputError(
-            "this tokenizer's replacements can make a text {growth} times as long",
-            where=name,
-            expected="at most {growth_limit} times",
-            growth=growth,
-            growth_limit=GROWTH_LIMIT,
-        )
+        what = message("this tokenizer's replacements can make a text {growth} times as long", growth=growth)
+        raise InputError(what, where=name, expected="at most {growth_limit} times", growth_limit=GROWTH_LIMIT)
     special_count = max(hf.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
     if special_count > GROWTH_LIMIT:
-        raise InputError(
-            "this tokenizer adds {special_count:,} special tokens to a text",
-            where=name,
-            expected="at most {growth_limit:,}",
-            special_count=special_count,
-            growth_limit=GROWTH_LIMIT,
-        )
+        what = message("this tokenizer adds {special_count:,} special tokens to a text", special_count=special_count)
+        raise InputError(what, where=name, expected="at most {growth_limit:,}", growth_limit=GROWTH_LIMIT)
     if hf.post_processor is not None and _repeats(json.loads(hf.post_processor.__getstate__())):
         raise InputError("this tokenizer's template repeats the text", where=name, expected="each text once")
 

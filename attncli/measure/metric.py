@@ -485,12 +485,8 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
         from difflib import get_close_matches
 
         near = get_close_matches(name, (*METRICS, *more), 1, 0.5)
-        raise UsageError(
-            "there is no metric {name}",
-            expected=listing((*METRICS, *more)),
-            hint=f"{option} {near[0]}" if near else "",
-            name=repr(name),
-        )
+        what = message("there is no metric {name}", name=repr(name))
+        raise UsageError(what, expected=listing((*METRICS, *more)), hint=f"{option} {near[0]}" if near else "")
     return METRICS[name]
 
 
@@ -594,12 +590,7 @@ def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) 
     try:
         spread = np.broadcast_to(numbers != 0, shape)
     except ValueError as error:
-        raise InputError(
-            "{name} has shape {shape}",
-            expected="a shape that broadcasts to {shape_2}",
-            name=name,
-            shape=list(numbers.shape),
-            shape_2=list(shape),
-        ) from error
+        expected = message("a shape that broadcasts to {shape_2}", shape_2=list(shape))
+        raise InputError("{name} has shape {shape}", expected=expected, name=name, shape=list(numbers.shape)) from error
     tail = 2 if name == "visible" else 1
     return spread.reshape((-1, *shape[len(shape) - tail :]))

@@ -121,12 +121,8 @@ def load_metric_file(path: str | Path) -> MetricFile:
     place = Path(path)
     raw = read_regular(place, what=message("a Python file of metrics"), limit=LARGEST)
     if not NAME.fullmatch(place.stem):
-        raise InputError(
-            "metrics are called after their file, and {name} is no name",
-            where=str(path),
-            expected="letters, digits and underscores, such as my_metrics.py",
-            name=repr(place.stem),
-        )
+        what = message("metrics are called after their file, and {name} is no name", name=repr(place.stem))
+        raise InputError(what, where=str(path), expected="letters, digits and underscores, such as my_metrics.py")
     functions = _functions(raw, place)
     if not functions:
         raise InputError("this file has no metric", where=str(path), expected="def name(rows): … gives [head, row]")
@@ -168,13 +164,8 @@ def _functions(raw: bytes, path: Path) -> dict[str, FunctionType]:
 def _failure(error: BaseException, path: Path, what: str, line: int = 1) -> InputError:
     """An error of the user's code, with the last line of the file that it came by."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return InputError(
-        "{what}: {kind}: {reason}",
-        where=f"{path}:{(frames or [line])[-1] or line}",
-        what=what,
-        kind=type(error).__name__,
-        reason=str(error)[:300],
-    )
+    fault = message("{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300])
+    return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
 
 
 def _declared(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
@@ -208,12 +199,8 @@ def _declared(name: str, function: FunctionType, path: Path) -> MetricDeclaratio
     if not is_range or (low is not None and high is not None and low >= high):
         raise InputError("the range of the metric {name} is none", where=where, expected="low < high", name=name)
     if declaration.needs not in NEEDS or declaration.least_keys < 1:
-        raise InputError(
-            "the metric {name} asks for what there is not",
-            where=where,
-            expected='needs "special" or "punctuation"; least_keys 1 or more',
-            name=name,
-        )
+        expected = message('needs "special" or "punctuation"; least_keys 1 or more')
+        raise InputError("the metric {name} asks for what there is not", where=where, expected=expected, name=name)
     return declaration
 
 
@@ -270,11 +257,8 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
 
     def of(rows: AttentionRows) -> PerRow:
         del rows
-        raise InputError(
-            "the metric {name} is a file's, and the file is not here",
-            expected="--metric-file FILE.py",
-            name=declaration.name,
-        )
+        what = message("the metric {name} is a file's, and the file is not here", name=declaration.name)
+        raise InputError(what, expected="--metric-file FILE.py")
 
     rows = (
         ALL_ROWS
@@ -297,12 +281,8 @@ def declare(file: MetricFile) -> None:
         if registered is None:
             FILE_METRICS[declaration.name] = _stub(declaration, file.sha256)
         elif (registered.low, registered.high) != (declaration.low, declaration.high):
-            raise InputError(
-                "two files declare a metric {name} with different ranges",
-                where=file.path,
-                expected="another name of the file or the function",
-                name=declaration.name,
-            )
+            what = message("two files declare a metric {name} with different ranges", name=declaration.name)
+            raise InputError(what, where=file.path, expected="another name of the file or the function")
 
 
 def path_of_metric(metric: Metric) -> str:
@@ -313,11 +293,8 @@ def path_of_metric(metric: Metric) -> str:
     if metric_of(metric) in (METRICS.get(metric.name), OFFSETS.get(metric.name)):
         return ""
     if FILE_METRICS.get(metric.name) is not metric or metric.name not in PATHS:
-        raise UsageError(
-            "a scan's workers start anew, without the metric {name}",
-            expected="a metric of a file, as attncli.metrics.load_metrics gives it",
-            name=repr(metric.name),
-        )
+        what = message("a scan's workers start anew, without the metric {name}", name=repr(metric.name))
+        raise UsageError(what, expected="a metric of a file, as attncli.metrics.load_metrics gives it")
     return PATHS[metric.name]
 
 

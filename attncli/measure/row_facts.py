@@ -18,7 +18,7 @@ from msgspec import Struct
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
-from attncli.language import listing
+from attncli.language import listing, message
 from attncli.mechanism.mask import Mask
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -146,12 +146,8 @@ def parse_exclusion(text: str) -> tuple[str, ...]:
             from difflib import get_close_matches
 
             near = get_close_matches(name, KINDS, 1, 0.5)
-            raise UsageError(
-                "--exclude {name} is nothing to leave out",
-                expected=listing(KINDS),
-                hint=f"--exclude {near[0]}" if near else "",
-                name=repr(name),
-            )
+            what = message("--exclude {name} is nothing to leave out", name=repr(name))
+            raise UsageError(what, expected=listing(KINDS), hint=f"--exclude {near[0]}" if near else "")
     if not words:
         raise UsageError("--exclude names nothing", expected=listing(KINDS))
     return tuple(name for name in KINDS if name in words)

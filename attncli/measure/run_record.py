@@ -450,13 +450,9 @@ use has 16,128."""
 def check_heads(count: int) -> None:
     """Raise LimitError for more heads of a document than anybody waits for, whatever is made of each."""
     if count > MOST_HEADS:
-        raise LimitError(
-            "each of the document's {heads:,} heads by itself takes minutes",
-            expected="at most {most:,} heads",
-            hint="attn run TEXT --layer 0-9 --json saves fewer",
-            heads=count,
-            most=MOST_HEADS,
-        )
+        what = message("each of the document's {heads:,} heads by itself takes minutes", heads=count)
+        expected = message("at most {most:,} heads", most=MOST_HEADS)
+        raise LimitError(what, expected=expected, hint="attn run TEXT --layer 0-9 --json saves fewer")
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
