@@ -233,8 +233,9 @@ class Model(Struct, frozen=True, eq=False):
         self, tokens: list[Token], layers: Sequence[int], heads: Selection, backend: Backend, context: Context
     ) -> Iterator[LayerTrace]:
         """Run a text in `backend`, and yield the traces of these layers with these heads."""
-        traces = run.run(self.spec, self.store, backend, tokens, context, layers)
-        return map(partial(self._finish_trace, backend, heads, tuple(tokens)), traces)
+        # nothing here holds the vectors that enter while layers run
+        traces = run_layers(self.spec, self.store, backend, self.store.embed(backend, tokens), context, layers)
+        yield from map(partial(self._finish_trace, backend, heads, tuple(tokens)), traces)
 
     def trace_batch(
         self,

@@ -61,21 +61,13 @@ class Store(Protocol):
         """How many bytes of weights have been read so far."""
 
 
-def run(
-    spec: Spec, store: Store, backend: Backend, tokens: Sequence[Token], context: Context, layers: Collection[int]
-) -> Iterator[LayerTrace]:
-    """Yield the traces of these layers, in order; what comes after the last of them is not read.
-
-    Raises InputError for a layer that does not exist.
-    """
-    check_indices("layer", sorted(set(layers)), len(spec.blocks))
-    yield from run_layers(spec, store, backend, store.embed(backend, tokens), context, layers)
-
-
 def run_layers(
     spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]
 ) -> Iterator[LayerTrace]:
-    """Yield the traces of these layers, in order, from the vectors that enter layer 0, [..., token, width]."""
+    """Yield the traces of these layers, in order, from the vectors that enter layer 0, [..., token, width].
+
+    What comes after the last of them is not read. Raises InputError for a layer that does not exist.
+    """
     layer_numbers = sorted(set(layers))
     check_indices("layer", layer_numbers, len(spec.blocks))
     store.expect(range(layer_numbers[-1] + 1))
