@@ -389,12 +389,10 @@ def _note_idle_share(config: Config, kind: str, share: float) -> None:
             kind=repr(kind),
             share=share,
         )
-    config.note(
-        message(
-            "config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole heads",
-            share=share,
-        )
+    note = message(
+        "config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole heads", share=share
     )
+    config.note(note)
 
 
 def _rope_of_all_layers(config: Config) -> Config:

@@ -299,18 +299,14 @@ def _check_option(option: str, option_value: int | None, file_value: int, where:
 
 
 def _head_count(
-    weights: Mapping[str, Array],
-    metadata: Mapping[str, str],
-    where: str,
-    head_count: int | None,
-    request: LayoutRequest,
+    weights: Mapping[str, Array], metadata: Mapping[str, str], where: str, heads: int | None, request: LayoutRequest
 ) -> tuple[int, tuple[str, ...]]:
-    """How many heads: what the tensors tell, else the asker, else the metadata, else what d_k gives, else 1; and what
-    to say about it."""
+    """How many heads: what the tensors tell (`heads`), else the asker, else the metadata, else what d_k gives, else 1;
+    and what to say about it."""
     metadata_count = metadata.get("num_heads", "")
-    if head_count is not None:
-        _check_option("--num-heads", request.heads, head_count, where)
-        return head_count, ()
+    if heads is not None:
+        _check_option("--num-heads", request.heads, heads, where)
+        return heads, ()
     if request.heads is not None:
         if request.heads < 1:
             raise UsageError(
@@ -318,13 +314,12 @@ def _head_count(
             )
         if metadata_count in ("", str(request.heads)):
             return request.heads, ()
-        return request.heads, (
-            message(
-                "the file's metadata give {metadata_count} heads; read as {heads}, as --num-heads says",
-                metadata_count=repr(metadata_count[:40]),
-                heads=request.heads,
-            ),
+        note = message(
+            "the file's metadata give {metadata_count} heads; read as {heads}, as --num-heads says",
+            metadata_count=repr(metadata_count[:40]),
+            heads=request.heads,
         )
+        return request.heads, (note,)
     rows = weights["q.weight"].shape[0]
     if metadata_count:
         is_count = metadata_count.isdecimal() and len(metadata_count) <= 9 and int(metadata_count) >= 1
@@ -487,18 +482,14 @@ def orient(
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
     fits = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
     orientation = request.orientation or (fits[0] if fits else usual)
-    matrices = {
-        role: array if orientation == "out-in" else np.ascontiguousarray(array.T) for role, array in arrays.items()
-    }
+    matrices = arrays
+    if orientation == "in-out":
+        matrices = {role: np.ascontiguousarray(array.T) for role, array in arrays.items()}
     words = {"in-out": message("[in, out], multiplied as X·W"), "out-in": message("[out, in], multiplied as X·Wᵀ")}
     every_name, way, other_way = " ".join(names), words[orientation], words[opposite]
     if request.orientation is None and orientation != usual:
-        note = message(
-            "{names_text}: the shapes only fit as {orientation}, so they are read so",
-            names_text=every_name,
-            orientation=way,
-        )
-        return matrices, (note,)
+        places = {"names_text": every_name, "orientation": way}
+        return matrices, (message("{names_text}: the shapes only fit as {orientation}, so they are read so", **places),)
     if request.orientation is None and usual == "in-out" and len(fits) == 2:
         note = message(
             "{names}: the shapes also fit as {opposite}; read as {orientation} "

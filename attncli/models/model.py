@@ -552,13 +552,9 @@ def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
     stages = {
         name: _drop_padding(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()
     }
-    return replace(
-        trace,
-        stages=stages,
-        empty_rows=trace.empty_rows[entry][..., :length],
-        before=trace.before[entry][:length],
-        leaving=Later(lambda: leaving()[entry][:length]),
-    )
+    empty_rows, before = trace.empty_rows[entry][..., :length], trace.before[entry][:length]
+    after = Later(lambda: leaving()[entry][:length])
+    return replace(trace, stages=stages, empty_rows=empty_rows, before=before, leaving=after)
 
 
 def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[int]]:
@@ -588,14 +584,9 @@ def _layers_of_text(
 
 def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
     """A text's trace as that of a batch of one: its arrays have a leading axis more."""
-    leaving = trace.leaving
-    return replace(
-        trace,
-        stages={name: array[None] for name, array in trace.stages.items()},
-        empty_rows=trace.empty_rows[None],
-        before=trace.before[None],
-        leaving=Later(lambda: leaving()[None]),
-    )
+    leaving, stages = trace.leaving, {name: array[None] for name, array in trace.stages.items()}
+    empty_rows, before = trace.empty_rows[None], trace.before[None]
+    return replace(trace, stages=stages, empty_rows=empty_rows, before=before, leaving=Later(lambda: leaving()[None]))
 
 
 def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
