@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attncli.documents import Document
     from attncli.draw.figures.drawing import Drawing, Style
     from attncli.draw.lines import Lines
-    from attncli.draw.page import Bands, Page
+    from attncli.draw.page import Bands
     from attncli.draw.view import View
     from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
@@ -348,19 +348,21 @@ class KeptRuns:
         self.done, self.runs = done, runs
 
 
-def write_kept_runs(kept_runs: KeptRuns, options: OutputOptions, environment: Environment, view: View) -> None:
-    """Show what is known of work that Ctrl-C ends, and say that the same command goes on with it. Only a screen may be
-    of a part: JSON, tables and files are whole or not there."""
-    if not (options.json or options.ndjson or options.plain or options.is_table or options.file is not None):
-        write_documents(kept_runs.documents, replace(options, csv=None), environment, view)
-    if kept_runs.done:
-        environment.note(
-            message(
-                "{count} of {runs} runs are done and kept: the same command goes on from there",
-                count=kept_runs.done,
-                runs=kept_runs.runs,
-            )
-        )
+@contextmanager
+def keeping_runs(options: OutputOptions, environment: Environment, view: View) -> Iterator[KeptRuns]:
+    """Long work in the block counts its runs here: where Ctrl-C ends it, what is known is shown, and that the same
+    command goes on with it. Only a screen may be of a part: JSON, tables and files are whole or not there."""
+    kept_runs = KeptRuns()
+    try:
+        yield kept_runs
+    except KeyboardInterrupt:
+        if not (options.json or options.ndjson or options.plain or options.is_table or options.file is not None):
+            write_documents(kept_runs.documents, replace(options, csv=None), environment, view)
+        counts = {"count": kept_runs.done, "runs": kept_runs.runs}
+        if kept_runs.done:
+            kept = message("{count} of {runs} runs are done and kept: the same command goes on from there", **counts)
+            environment.note(kept)
+        raise
 
 
 # `--html`: the answer as one offline page, beside what is printed.
@@ -392,7 +394,7 @@ def validate_page(
     page: PageOptions, *, lines: bool = False, why: Sequence[str] | None = None, words: bool = False
 ) -> None:
     """Check the options before any work; raises UsageError. Where the page goes is checked with the other files, by
-    `delivery.check`. lines: whether every line is a text of its own. why: the heads that the page explains, if any;
+    `validate_options`. lines: whether every line is a text of its own. why: the heads that the page explains, if any;
     words: whether tokens are merged."""
     if why and page.html is None:
         raise UsageError("--why is about a page, and none is asked for", expected="--html FILE as well")
@@ -492,7 +494,7 @@ def write_document_page(
     pieces = any_page(
         document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET, reasons=reasons
     )
-    write_page_pieces(page_options, pieces)
+    write_page(page_options, pieces)
 
 
 def write_run_page(
@@ -511,23 +513,16 @@ def write_run_page(
     title: "" for the text. start: what is shown first, as of `Page`. reasons: why heads look where they do. bands:
     runs of tokens with a name; None for the document's regions.
     """
-    from attncli.draw.page import Page, answer_of, bands_of
+    from attncli.draw.page import Page, answer_of, bands_of, page_bytes
 
     content = Page(
         title or record.text, [record], start=start or {}, lang=lang, budget=page_options.budget, option=PAGE_BUDGET,
         why=reasons, answer=answer_of(document), bands=bands_of(document) if bands is None else bands,
     )  # fmt: skip
-    write_page(page_options, content)
+    write_page(page_options, page_bytes(content))
 
 
-def write_page(page_options: PageOptions, page: Page) -> None:
-    """Write the page to the file that `--html` names."""
-    from attncli.draw.page import page_bytes
-
-    write_page_pieces(page_options, page_bytes(page))
-
-
-def write_page_pieces(page_options: PageOptions, pieces: Iterable[bytes]) -> None:
+def write_page(page_options: PageOptions, pieces: Iterable[bytes]) -> None:
     """Write the pieces of a page to the file that `--html` names."""
     assert page_options.html is not None
     write_pieces(page_options.html, pieces)

@@ -28,13 +28,15 @@ SPECS = (".npy", ".npz", ".json", ".csv", ".tsv", ".safetensors", ".pt", ".pth")
 """How a file's name ends where words of another meaning may stand in its place."""
 
 
-def refuse_beside(environment: Environment, option: str, names: Collection[str]) -> None:
-    """Raise UsageError for options about the run that one with measurements of its own does not heed. names: of the
-    parameters that go with it."""
+def refuse_beside(environment: Environment, option: str, names: Collection[str], *, subject: About = RUN) -> None:
+    """Raise UsageError for options on the command line that do not go with one that has a document of its own.
+
+    names: of the parameters that go with it. subject: only options that are about one of these are refused.
+    """
     out_of_place = [
         environment.spellings[name]
         for name, about in environment.subjects.items()
-        if about & RUN and name in environment.explicit_options and name not in names
+        if about & subject and name in environment.explicit_options and name not in names
     ]
     if out_of_place:
         raise UsageError(
@@ -87,7 +89,7 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
 
 def check_files(options: OutputOptions, environment: Environment, output_files: Mapping[str, Path | None]) -> None:
     """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
-    written. written: files of the command's own options."""
+    written. output_files: those of the command's own options, by the option."""
     from attncli.inputs.files import check_writable, place_of
 
     files = {"--output": options.file, "--figure": options.svg, "--csv": options.table, **output_files}

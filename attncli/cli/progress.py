@@ -187,7 +187,7 @@ QUITTING_KEYS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 
 
 def wait_for_key(question: str, view: View, environment: Environment) -> bool:
-    """Say what is waited for, by the name of its phrase, until a key is pressed; whether it ends what is shown."""
+    """Ask a question at the terminal until a key is pressed, and wipe it; whether the key ends what is shown."""
     from attncli.draw.lines import as_text, remark
     from attncli.language import say
 

@@ -13,7 +13,7 @@ from attncli.cli.declarations import PagedOutput, RegionOptions, RunSetup, TextO
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import attention_option, meaning, redeclare, without
-from attncli.cli.output import KeptRuns, validate_options, write_kept_runs, write_with_figure
+from attncli.cli.output import keeping_runs, validate_options, write_with_figure
 from attncli.cli.progress import progress
 from attncli.language import message
 
@@ -66,36 +66,30 @@ def cache(
     from attncli.features.cache import compute as caches
     from attncli.inputs.hub import own_cache_folder
 
-    kept_runs = KeptRuns()
+    hint = message("a shorter text, or fewer policies")
 
     def documents() -> Iterator[CacheDocument]:
         source_text = request.one_text(environment, text)
         with request.errors_located_in(source_text):
             tokens = request.tokens_of(loaded_model, source_text)
-            try:
-                with progress(environment, "forgetting keys") as on_progress:
-                    document = caches.cache(
-                        loaded_model,
-                        source_text.text,
-                        policy or POLICIES,
-                        budgets=budgets,
-                        target=target,
-                        regions=request.regions_of(environment, regions, source_text, tokens),
-                        tokens=tokens,
-                        kept=own_cache_folder(environment.variables) / "caches",
-                        on_cost=partial(
-                            request.refuse_cost,
-                            environment,
-                            setup.compute,
-                            message("a shorter text, or fewer policies"),
-                        ),
-                        on_result=kept_runs.count,
-                        on_interruption=kept_runs.documents.append,
-                        progress=on_progress,
-                    )
-            except KeyboardInterrupt:
-                write_kept_runs(kept_runs, output, environment, view)
-                raise
+            with (
+                keeping_runs(output, environment, view) as kept_runs,
+                progress(environment, "forgetting keys") as on_progress,
+            ):
+                document = caches.cache(
+                    loaded_model,
+                    source_text.text,
+                    policy or POLICIES,
+                    budgets=budgets,
+                    target=target,
+                    regions=request.regions_of(environment, regions, source_text, tokens),
+                    tokens=tokens,
+                    kept=own_cache_folder(environment.variables) / "caches",
+                    on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
+                    on_result=kept_runs.count,
+                    on_interruption=kept_runs.documents.append,
+                    progress=on_progress,
+                )
         yield document
 
     write_with_figure(documents(), output, environment, view)

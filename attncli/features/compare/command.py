@@ -302,11 +302,12 @@ def _refuse_above(reason: Message, largest: float, fail_above: float | None) -> 
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
-    from attncli.draw.page import compared_page
+    """Write the page of two runs and of what differs between them."""
+    from attncli.draw.page import compared_page, page_bytes
 
     left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
     content = compared_page(document, records, (left_tokens, right), lang, page.budget, PAGE_BUDGET)
-    write_page(page, content)
+    write_page(page, page_bytes(content))
 
 
 def _record(name: str, document: RunDocument) -> RunRecord:

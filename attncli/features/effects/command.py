@@ -27,15 +27,14 @@ from attncli.cli.option import (
     without,
 )
 from attncli.cli.output import (
-    KeptRuns,
     PageOptions,
+    keeping_runs,
     page_reasons,
     validate_options,
     validate_page,
     write_document_page,
     write_documents,
     write_figure,
-    write_kept_runs,
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
@@ -265,27 +264,26 @@ def _ablate_regions(
     from attncli.features.regions.compute import ablate_regions
     from attncli.inputs.hub import own_cache_folder
 
-    kept_runs, hint = KeptRuns(), message("a shorter text, or fewer regions")
+    hint = message("a shorter text, or fewer regions")
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):
         tokens = request.tokens_of(loaded_model, source_text)
-        try:
-            with progress(environment, "cutting regions off") as on_progress:
-                document = ablate_regions(
-                    loaded_model,
-                    source_text.text,
-                    request.regions_of(environment, regions, source_text, tokens),
-                    target=measure_options.target,
-                    tokens=tokens,
-                    kept=own_cache_folder(environment.variables) / "regions",
-                    on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
-                    on_result=kept_runs.count,
-                    on_interruption=kept_runs.documents.append,
-                    progress=on_progress,
-                )
-        except KeyboardInterrupt:
-            write_kept_runs(kept_runs, output, environment, view)
-            raise
+        with (
+            keeping_runs(output, environment, view) as kept_runs,
+            progress(environment, "cutting regions off") as on_progress,
+        ):
+            document = ablate_regions(
+                loaded_model,
+                source_text.text,
+                request.regions_of(environment, regions, source_text, tokens),
+                target=measure_options.target,
+                tokens=tokens,
+                kept=own_cache_folder(environment.variables) / "regions",
+                on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
+                on_result=kept_runs.count,
+                on_interruption=kept_runs.documents.append,
+                progress=on_progress,
+            )
     if page.html is not None:
         write_document_page(loaded_model, source_text, document, page, view.lang, alone=True)
     write_with_figure([document], output, environment, view)

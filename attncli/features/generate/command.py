@@ -10,7 +10,7 @@ from attncli.arrays.backend import EVERY
 from attncli.cli import request
 from attncli.cli.declarations import OutputOptions, RegionOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST_SEED, model_number, subjects_of, without
+from attncli.cli.option import DELIVERY, LARGEST_SEED, RUN, model_number, subjects_of, without
 from attncli.cli.output import (
     PageOptions,
     refuse_over,
@@ -19,6 +19,7 @@ from attncli.cli.output import (
     write_documents,
     write_run_page,
 )
+from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError, refused_value
 from attncli.language import message
@@ -59,7 +60,7 @@ CONTINUATION = (
 """The options that a continuation takes, as groups; it has no use for any other of `attn run`."""
 
 
-def check(options: GenerateOptions, environment: Environment) -> None:
+def check_continuation(options: GenerateOptions, environment: Environment) -> None:
     """Check the options before any work: with `--generate` they are those of a continuation. Raises UsageError."""
     if options.generate is None:
         if options.temperature is not None or options.sample_seed is not None:
@@ -68,16 +69,7 @@ def check(options: GenerateOptions, environment: Environment) -> None:
     if options.sample_seed is not None and not options.temperature:
         raise refused_value("--sample-seed", options.sample_seed, "--temperature above 0 as well")
     about = subjects_of(*CONTINUATION)
-    if out_of_place := [
-        environment.spellings[name]
-        for name in environment.subjects
-        if name in environment.explicit_options and name not in about
-    ]:
-        raise UsageError(
-            "{out_of_place} does not go with --generate",
-            expected="one or the other",
-            out_of_place=" ".join(out_of_place),
-        )
+    refuse_beside(environment, "--generate", about, subject=RUN | DELIVERY)
     environment.subjects = about
 
 

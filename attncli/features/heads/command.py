@@ -25,7 +25,7 @@ from attncli.cli.output import (
     validate_page,
     write_documents,
     write_figure,
-    write_page_pieces,
+    write_page,
     write_run_page,
     write_with_figure,
 )
@@ -243,7 +243,7 @@ def _fetching_heads(
     if page.html is not None:
         from attncli.draw.page import any_page
 
-        write_page_pieces(page, any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
+        write_page(page, any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
     write_with_figure([document], output, environment, view)
 
 

@@ -74,7 +74,7 @@ def run(
     from attncli.draw.tables import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
-    generate_option.check(generate, environment)
+    generate_option.check_continuation(generate, environment)
     if generate.generate is not None:
         generate_option.write_continuations(environment, generate, text, setup, output, regions, page)
         return

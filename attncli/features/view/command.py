@@ -23,7 +23,7 @@ from attncli.cli.output import (
     validate_page,
     write_documents,
     write_figure,
-    write_page_pieces,
+    write_page,
     write_with_figure,
 )
 from attncli.errors import InputError
@@ -104,7 +104,7 @@ def _show_page(
     else:
         pieces = any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET, precision=view.precision)
     target = page if page.html is not None else replace(page, html=temporary_page())
-    write_page_pieces(target, pieces)
+    write_page(target, pieces)
     if browse:
         browse_page(environment, target)
 
