@@ -425,23 +425,19 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     if a == b:
         a, b = (f"{value:.3g}" for value in (link.a, link.b))
     ends = {"query": query, "key": key, "a": a, "b": b}
-    if (head.a.layer, head.a.head) == (head.b.layer, head.b.head):
-        sentence_text = say(
-            view,
-            "The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer} head {head}).",
-            **ends,
-            layer=head.a.layer,
-            head=head.a.head,
-        )
-    else:
-        places = {"a_layer": head.a.layer, "a_head": head.a.head, "b_layer": head.b.layer, "b_head": head.b.head}
-        sentence_text = say(
-            view,
+    places = {
+        "layer": head.a.layer, "head": head.a.head, "a_layer": head.a.layer, "a_head": head.a.head,
+        "b_layer": head.b.layer, "b_head": head.b.head,
+    }  # fmt: skip
+    template = (
+        message("The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer} head {head}).")
+        if head.a == head.b
+        else message(
             "The link that changed most: {query} → {key}, from {a} in layer {a_layer} head "
-            "{a_head} of A to {b} in layer {b_layer} head {b_head} of B.",
-            **ends,
-            **places,
+            "{a_head} of A to {b} in layer {b_layer} head {b_head} of B."
         )
+    )
+    sentence_text = say(view, template, **ends, **places)
     return [sentence_text, *_region_sentences(document, view), *_output_and_cost(document, view)]
 
 

@@ -267,14 +267,8 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
         for place, measures in (("together", self.together), *rows, *random_rows):
             for name in ("vector", "logprob", "kl"):
                 if (getattr(measures, name) is UNSET) == (name in self.measures):
-                    yield (
-                        place,
-                        message(
-                            "{name} is {value}",
-                            name=name,
-                            value="missing" if name in self.measures else message("not among the measures"),
-                        ),
-                    )
+                    value = "missing" if name in self.measures else message("not among the measures")
+                    yield place, message("{name} is {value}", name=name, value=value)
         link = self.link
         if link is not None and link.attention in (UNSET, "self"):
             for key in link.key if isinstance(link.key, list) else [link.key]:

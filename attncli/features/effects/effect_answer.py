@@ -153,14 +153,8 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
             second = abs(effect_size(effects[1], document) or 0.0) if len(effects) > 1 else 0.0
             stands_out = second > 0 and largest / second >= TIMES
             ratio = say(view, "{ratio} times", ratio=times_words(largest / second, 2)) if stands_out else ""
-            yield say(
-                view,
-                templates["times" if stands_out else "most"],
-                **changed,
-                head=head_phrase(first, view),
-                size=effect_text(effect_size(first, document) or 0.0),
-                times=ratio,
-            )
+            places = {"head": head_phrase(first, view), "size": effect_text(effect_size(first, document) or 0.0)}
+            yield say(view, templates["times" if stands_out else "most"], **changed, **places, times=ratio)
             yield from _random_sentences(document, first, view)
             yield from _alike_sentences(document, effects, view)
     if len(document.effects) != 1:  # of one head it is the same
@@ -209,18 +203,14 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
             and looks.weight >= ALIKE * first.looks.weight
             and abs(effect_size(effect, document) or 0.0) <= HARDLY * abs(effect_size(first, document) or 0.0)
         ):
-            return [
-                say(
-                    view,
-                    "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly "
-                    "matters here ({effect}).",
-                    head=head_phrase(effect, view),
-                    key=key,
-                    weight=f"{looks.weight:.2f}",
-                    strongest=f"{first.looks.weight:.2f}",
-                    effect=effect_text(effect_size(effect, document) or 0.0),
-                )
-            ]
+            places = {
+                "head": head_phrase(effect, view), "key": key, "weight": f"{looks.weight:.2f}",
+                "strongest": f"{first.looks.weight:.2f}", "effect": effect_text(effect_size(effect, document) or 0.0),
+            }  # fmt: skip
+            alike = message(
+                "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly matters here ({effect})."
+            )
+            return [say(view, alike, **places)]
     return []
 
 
@@ -230,13 +220,8 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
     random_size = effect_size(first.random, document)
     if random_size is None or abs(effect_size(first, document) or 0.0) > ABOVE * abs(random_size):
         return []
-    return [
-        say(
-            view,
-            "That is at most twice what a random change of the same size makes ({size}).",
-            size=effect_text(random_size),
-        )
-    ]
+    random_words = effect_text(random_size)
+    return [say(view, "That is at most twice what a random change of the same size makes ({size}).", size=random_words)]
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from msgspec import UNSET
 
@@ -367,25 +368,19 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     rest = parts[len(parts_shown) :]
     rows = [(say(view, logit_part_name(part)), part.value) for part in parts_shown]
     if rest:
-        rows.append(
-            (
-                say(view, contextual("parts of a logit", "{count} others"), count=len(rest)),
-                sum(part.value for part in rest),
-            )
-        )
+        others = say(view, contextual("parts of a logit", "{count} others"), count=len(rest))
+        rows.append((others, sum(part.value for part in rest)))
     write = writer([value for _, value in rows], max(view.precision, 2))
     names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     origins = [_origin(part, document, view) for part in parts_shown]
-    origins += [""] * (len(numbers) - len(origins))
     titles = [say(view, "part"), say(view, "adds"), "", say(view, "most from")]
     beside = [(titles[3], *origins)] if any(origins) else []
-    sizes = [abs(part.value) for part in parts_shown]
-    added = bars(sizes, (names, numbers, *beside), view, LONGEST_LOGITS)
-    columns = [names, numbers, [*added, *[""] * (len(numbers) - len(added))], origins][: 3 + len(beside)]
+    added = bars([abs(part.value) for part in parts_shown], (names, numbers, *beside), view, LONGEST_LOGITS)
+    columns = [names, numbers, added, origins][: 3 + len(beside)]
     return table(
         titles[: len(columns)],
-        [list(row) for row in zip(*columns, strict=True)],
+        [list(row) for row in zip_longest(*columns, fillvalue="")],
         view,
         align=["left", "right", "left", "left"][: len(columns)],
         title=_logit_title(document, view),
