@@ -266,7 +266,7 @@ def sweep(
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
             entering[layer] = hidden
             # what is done of a sweep grows with the square of how many branches go along
-            share = ((layer - begin) / max(len(spec.blocks) - begin, 1)) ** 2
+            share = (max(layer - begin, 0) / max(len(spec.blocks) - begin, 1)) ** 2
             on_progress((number + share) / len(groups))
 
         branched = run_branches(trunk, entering[first], leaver.leave, on_layer)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from asking import ask
 
+import attncli
 from attncli.features.effects.ablation import interval, student
 
 LINES = ("the cat sat on the mat", "it was a dark night", "I like tea")
@@ -29,6 +30,15 @@ def test_an_interval_holds_the_mean_in_95_of_100_cases() -> None:
     assert 0.935 <= inside / 2000 <= 0.965
     assert interval([]) is None
     assert (interval([2.0]).low, interval([2.0]).texts) == (None, 1)
+
+
+def test_the_share_done_grows_from_0_to_1_whichever_layers_are_chosen() -> None:
+    shares: list[float] = []
+    attncli.ablate(
+        attncli.load("minilm"), "it was tired", layers=[3, 5], heads=[11], baseline="none", progress=shares.append
+    )
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
 
 
 def test_lines_and_their_comparison(tmp_path: Path) -> None:
