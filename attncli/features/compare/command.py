@@ -236,7 +236,7 @@ def compare(
 
     environment: Environment = ctx.obj
     validate_page(page)
-    effects, saved_runs = _effects(texts), _saved_runs(texts)
+    effects, saved_runs = _saved_effects(texts), _saved_runs(texts)
     if effects is not None or saved_runs is not None:
         _refuse_weights(environment, page if effects is not None else None)
     if effects is not None:
@@ -252,7 +252,7 @@ def compare(
         return
     view = validate_options(output, environment, "compare", files={"--html": page.html})
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = saved_runs or _sides(
+    runs = saved_runs or _run_sides(
         environment, texts, chats, model, attention, compute, tokenizer, output, records, with_adapter
     )
     worst: list[float] = []
@@ -283,8 +283,8 @@ def compare(
                     raise UsageError(
                         "a page compares two sides, and there are more", expected="two sides, or no --html"
                     )
-                run_records = records or [_record(name, first), _record(second_name, second)]
-                _write_page(run_records, document, page, view.lang)
+                run_records = records or [_saved_record(name, first), _saved_record(second_name, second)]
+                _write_compared_page(run_records, document, page, view.lang)
             yield document
             if output.json and next(runs, None) is not None:
                 raise UsageError(
@@ -301,7 +301,7 @@ def _refuse_above(reason: Message, largest: float, fail_above: float | None) -> 
         raise VerdictError(reason, expected="at most {fail_above:g} (--fail-above)", fail_above=fail_above)
 
 
-def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
+def _write_compared_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
     """Write the page of two runs and of what differs between them."""
     from attncli.draw.page import compared_page, page_bytes
 
@@ -310,7 +310,7 @@ def _write_page(records: list[RunRecord], document: CompareDocument, page: PageO
     write_page(page, page_bytes(content))
 
 
-def _record(name: str, document: RunDocument) -> RunRecord:
+def _saved_record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
     from attncli.measure.run_record import document_record
 
@@ -334,7 +334,7 @@ def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Tex
     return ((name, document, Text(document.text, name)) for name, document in documents)
 
 
-def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
+def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
     """Saved effects over texts, if both texts name such files; None otherwise."""
     if not texts or len(texts) != 2 or not all(text.endswith(".json") and is_there(text) for text in texts):
         return None
@@ -376,6 +376,7 @@ def _compare_effects(
 
 
 def _read_run(path: Path) -> RunDocument:
+    """The run that a file holds. Raises InputError for a document of another kind."""
     from attncli.features.run.document import RunDocument
     from attncli.features.view.command import open_document
 
@@ -390,7 +391,7 @@ def _read_run(path: Path) -> RunDocument:
     return document
 
 
-def _sides(
+def _run_sides(
     environment: Environment,
     texts: list[str] | None,
     chats: ChatOptions,
@@ -402,6 +403,8 @@ def _sides(
     records: list[RunRecord] | None,
     with_adapter: str | None,
 ) -> Iterator[tuple[str, RunDocument, Text]]:
+    """Each side's name, run and text; it runs when it is reached. records: get what a page shows of each; None for no
+    page. Raises UsageError."""
     text_arguments, model = split_texts_and_files(texts or (), model)
     count = len(text_arguments) + len(chats.chat or ())
     if count > 2:

@@ -180,6 +180,7 @@ class Contributions(Struct, frozen=True, eq=False):
         return weights
 
     def _key_place(self, key: int) -> int:
+        """Where a key that the query sees stands among the row's keys. Raises InputError for a hidden one."""
         places = np.flatnonzero((self.row.keys == key) & self.row.visible)
         if not len(places):
             raise InputError(
@@ -189,7 +190,7 @@ class Contributions(Struct, frozen=True, eq=False):
         return int(places[0])
 
     def _centre_vectors(self, vectors: Floats, than: int | None) -> Floats:
-        """[part, key, dim] to [part, dim]."""
+        """What parts make in the head's space, [part, key, dim], for the link's key over the others, [part, dim]."""
         if than is not None:
             return np.asarray(vectors[:, self.place] - vectors[:, self._key_place(than)])
         expected = np.stack([self.row.weights @ part for part in vectors])
@@ -244,6 +245,7 @@ class _Passing:
 
 
 def _is_own_bias(part: StreamPart | None) -> bool:
+    """Whether a part is `own_bias`."""
     return part is not None and part.kind == "bias" and part.place == "qk"
 
 

@@ -65,6 +65,7 @@ def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
 
 
 def _plain_means(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
+    """Of each reading the mean, both ends of its interval and how many texts define it."""
     for name in names:
         interval = measures.mean(name)
         yield from (None,) * 4 if interval is None else (interval.mean, interval.low, interval.high, interval.texts)
@@ -320,6 +321,7 @@ def _token_texts(document: AblateDocument, places: int | list[int], view: View) 
 
 
 def _key_and_weight(document: AblateDocument, effect: EffectRow, view: View) -> str:
+    """The key that the measured token looks at most in a head, and its weight there."""
     if effect.looks is None:
         return "-"
     if effect.attention == "cross":

@@ -540,6 +540,7 @@ def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_to
 def _part_row(
     part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
 ) -> WhyPart:
+    """A part of the score as the document tells it. without: the link's weight without it, by whose side it is off."""
     stream = part.stream
 
     def weight(name: str) -> float | None:
