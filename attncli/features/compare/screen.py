@@ -431,7 +431,7 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     }  # fmt: skip
     template = (
         message("The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer} head {head}).")
-        if head.a == head.b
+        if (head.a.layer, head.a.head) == (head.b.layer, head.b.head)
         else message(
             "The link that changed most: {query} → {key}, from {a} in layer {a_layer} head "
             "{a_head} of A to {b} in layer {b_layer} head {b_head} of B."
