@@ -253,9 +253,15 @@ REMARK = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|/\*\* @type (?:(?!
 
 
 @cache
-def script(*unused: str) -> str:
-    """The page's script: the modules in one, but those that a page has no use for."""
-    return join_modules({name: read_asset(f"{name}.js") for name in MODULES if name not in unused})
+def page_script(*modules: str) -> str:
+    """The script of a page: these modules in one, in the order in which they run."""
+    return join_modules({name: read_asset(f"{name}.js") for name in modules})
+
+
+@cache
+def page_style(*sheets: str) -> str:
+    """The style sheet of a page: that of every page, and these behind it."""
+    return "".join(read_asset(f"{name}.css") for name in ("style", *sheets))
 
 
 def assets_of(page: Page) -> tuple[str, str]:
@@ -267,13 +273,8 @@ def assets_of(page: Page) -> tuple[str, str]:
         (REGIONS, bool(page.bands)),
     )
     unused = [name for names, is_needed in kinds if not is_needed for name in names]
-    return script(*unused), style() if page.pairs is None else style() + read_asset("stacked.css")
-
-
-@cache
-def style() -> str:
-    """The page's style sheet."""
-    return read_asset("style.css")
+    modules = [name for name in MODULES if name not in unused]
+    return page_script(*modules), page_style(*([] if page.pairs is None else ["stacked"]))
 
 
 def join_modules(modules: Mapping[str, str]) -> str:

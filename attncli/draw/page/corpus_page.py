@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.numbers import percent
-from attncli.draw.page import as_json, join_modules, page_head, read_asset, words
-from attncli.draw.page import style as page_style
+from attncli.draw.page import as_json, page_head, page_script, page_style, words
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, last_part, path_of, safe
 from attncli.features.why.document import part_name
@@ -81,16 +79,8 @@ SKELETON = """\
 """
 
 
-@cache
-def script() -> str:
-    """The page's script, with what it shares with the page of a run."""
-    return join_modules({name: read_asset(f"{name}.js") for name in ("numbers", "dom", "scatter", "corpus")})
-
-
-@cache
-def style() -> str:
-    """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + read_asset("corpus.css")
+SCRIPTS, SHEETS = ("numbers", "dom", "scatter", "corpus"), ("corpus",)
+"""The modules of the page's script, and its style sheets behind that of every page."""
 
 
 def metrics_of(document: ScanDocument) -> list[str]:
@@ -220,8 +210,9 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
     title = f"attn scan · {' / '.join(names)[:80]}"
     from attncli.version import __version__
 
-    head = page_head(lang, title, script(), style())
-    return (head + SKELETON.format(version=__version__, meta=as_json(meta), script=script())).encode()
+    code = page_script(*SCRIPTS)
+    head = page_head(lang, title, code, page_style(*SHEETS))
+    return (head + SKELETON.format(version=__version__, meta=as_json(meta), script=code)).encode()
 
 
 FEWER = message(

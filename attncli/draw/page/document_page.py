@@ -20,8 +20,7 @@ from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT
 from attncli.draw.lines import FAINT, Line, Lines
 from attncli.draw.numbers import even_bars
-from attncli.draw.page import LETTERS, as_json, join_modules, page_head, read_asset
-from attncli.draw.page import style as page_style
+from attncli.draw.page import LETTERS, as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import last_part, safe, safe_html
 from attncli.draw.screen_header import screen_of
@@ -67,16 +66,8 @@ MOST_ROWS = 2000
 """Rows of a table that a page holds."""
 
 
-@cache
-def script() -> str:
-    """The page's script, with what it shares with the page of a run."""
-    return join_modules({name: read_asset(f"{name}.js") for name in ("numbers", "dom", "files", "table", "document")})
-
-
-@cache
-def style() -> str:
-    """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + read_asset("document.css")
+SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "document"), ("document",)
+"""The modules of the page's script, and its style sheets behind that of every page."""
 
 
 def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
@@ -94,9 +85,10 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
     meta = {"lang": lang, "words": words_by_language(words), "name": name}
     line = safe(str(getattr(document, "text", "")))
     title = " · ".join(part for part in (f"attn {name}", line) if part)
-    head = page_head(lang, title, script(), style(), policy="img-src data:; ")
+    code = page_script(*SCRIPTS)
+    head = page_head(lang, title, code, page_style(*SHEETS), policy="img-src data:; ")
     page = SKELETON.format(
-        name=name, line=safe_html(line[:400]), version=__version__, meta=as_json(meta), script=script(),
+        name=name, line=safe_html(line[:400]), version=__version__, meta=as_json(meta), script=code,
         sections="\n".join(_language_section(document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang) for spoken in languages()),
         table=table,
     )  # fmt: skip

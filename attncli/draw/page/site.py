@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from attncli.draw.page import page_head, read_asset, style
+from attncli.draw.page import page_head, page_style
 from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
 from attncli.draw.safe import last_part, safe_html
 from attncli.errors import UsageError
@@ -138,7 +138,7 @@ def _index_page(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequ
         count=len(scans),
     )
     link = f'<a href="{TOGETHER}">{safe_html(message("all on one page").spoken(lang))}</a>' if len(scans) > 1 else ""
-    sheet = style() + read_asset("site.css")
+    sheet = page_style("site")
     body = SKELETON.format(
         line=safe_html(line.spoken(lang)), rows="\n".join(rows), together=link, version=__version__,
         names="".join(f'<th scope="col">{safe_html(column.spoken(lang))}</th>' for column in columns),

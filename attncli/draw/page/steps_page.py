@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from attncli.documents import Document, name_of
-from attncli.draw.page import as_json, deflate, element, join_modules, page_head, read_asset
-from attncli.draw.page import style as page_style
+from attncli.draw.page import as_json, deflate, element, page_head, page_script, page_style
 from attncli.draw.page.document_page import WIDTH, screen_part, table_part
 from attncli.draw.page.page_words import in_languages, words_by_language
 from attncli.draw.safe import label
@@ -98,22 +96,12 @@ def page_words(heads: int) -> dict[str, Message]:
     }
 
 
-@cache
-def script() -> str:
-    """The page's script, with what it shares with the page of a run."""
-    modules = {name: read_asset(f"{name}.js") for name in ("numbers", "dom", "files", "table", "steps")}
-    return join_modules(modules)
-
-
-@cache
-def style() -> str:
-    """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + read_asset("document.css") + read_asset("steps.css")
+SCRIPTS, SHEETS = ("numbers", "dom", "files", "table", "steps"), ("document", "steps")
+"""The modules of the page's script, and its style sheets behind that of every page."""
 
 
 def steps_page(page: StepsPage) -> bytes:
     """The page as bytes. Every text is made safe, and only ever text."""
-
     places, weights = page.maps or ((), np.zeros(0))
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
     table, beside_table = table_part(page.document)
@@ -127,21 +115,15 @@ def steps_page(page: StepsPage) -> bytes:
     }  # fmt: skip
     from attncli.version import __version__
 
-    head = page_head(page.lang, page.title, script(), style())
-    return (
-        head
-        + SKELETON.format(
-            version=__version__,
-            meta=as_json(meta),
-            script=script(),
-            table=table,
-            screens="\n".join(
-                f'<section lang="{lang}">{screen_part(page.document, View(lang=lang, width=WIDTH))}</section>'
-                for lang in languages()
-            ),
-            maps=element("maps", deflate(codes.tobytes())).decode(),
-        )
-    ).encode()
+    code = page_script(*SCRIPTS)
+    head = page_head(page.lang, page.title, code, page_style(*SHEETS))
+    views = [(lang, View(lang=lang, width=WIDTH)) for lang in languages()]
+    screens = [f'<section lang="{lang}">{screen_part(page.document, view)}</section>' for lang, view in views]
+    maps = element("maps", deflate(codes.tobytes())).decode()
+    body = SKELETON.format(
+        version=__version__, meta=as_json(meta), script=code, table=table, screens="\n".join(screens), maps=maps
+    )
+    return (head + body).encode()
 
 
 def _first_head(page: StepsPage) -> int:

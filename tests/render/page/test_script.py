@@ -30,10 +30,9 @@ from attncli.draw.page import (
     document_page,
     join_modules,
     page_bytes,
-    read_asset,
-    script,
+    page_script,
+    page_style,
     steps_page,
-    style,
 )
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.inputs.tokenize import tokenizer
@@ -73,8 +72,9 @@ def test_every_module_is_in_the_script() -> None:
     ids=["why", "effects", "compare"],
 )
 def test_script_and_style_are_small(unused: tuple[str, ...], limit: int) -> None:
-    own = read_asset("stacked.css") if "stacked" not in unused else ""
-    assert len(script(*unused).encode()) + len((style() + own).encode()) <= limit
+    sheets = ["stacked"] if "stacked" not in unused else []
+    modules = [name for name in MODULES if name not in unused]
+    assert len(page_script(*modules).encode()) + len(page_style(*sheets).encode()) <= limit
 
 
 SOURCE = r"""
@@ -110,7 +110,9 @@ def test_modules_are_joined_and_nothing_else(chromium: Any) -> None:
 DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+|[\[{][^\]}]*[\]}])", re.MULTILINE)
 
 
-@pytest.mark.parametrize("code", [script(), *(page.script() for page in (corpus_page, document_page, steps_page))])
+@pytest.mark.parametrize(
+    "code", [page_script(*MODULES), *(page_script(*page.SCRIPTS) for page in (corpus_page, document_page, steps_page))]
+)
 def test_no_name_is_declared_twice(code: str) -> None:
     """The modules of a page share one scope."""
     names = re.findall(r"\w+", " ".join(DECLARED.findall(code)))
@@ -153,7 +155,9 @@ def test_the_page_is_closed() -> None:
         f"default-src 'none'; script-src {hashes[1]}; style-src {hashes[0]}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|https?://", script())
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|https?://", page_script(*MODULES)
+    )
 
 
 def test_the_overview_comes_before_the_data() -> None:
