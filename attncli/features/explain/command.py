@@ -307,14 +307,14 @@ def topic_place(
         index = request.query_index(environment, tokens, query)
     else:
         index = len(tokens) // 2 if in_middle else default_query(tokens)
-    chosen_layer, chosen_head = chosen_place(loaded_model, setup.model)
+    open_layer, open_head = chosen_place(loaded_model, setup.model)
     layer, head = strongest_head(
         loaded_model,
         source_text.text,
         tokens,
         index,
-        layer=chosen_layer,
-        head=chosen_head,
+        layer=open_layer,
+        head=open_head,
         whole_layer=whole_layer,
         note=environment.note,
         on_cost=partial(refuse_search, setup.compute),
@@ -324,8 +324,8 @@ def topic_place(
 
 
 def with_positions(names: Iterable[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
-    """The attention under each of these position encodings; RoPE turns pairs of entries, and heads of an odd width are
-    without it."""
+    """The attention under each of these position encodings; RoPE turns pairs of entries, so where heads are of an odd
+    width it is left out. first: a model that tells the width."""
     even = first.spec.blocks[0].attention.head_dim % 2 == 0
     return [replace(attention, position=name) for name in names if even or not name.startswith("rope")]
 
@@ -524,6 +524,7 @@ def text(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
     def document_of(source_text: Text) -> ExplainDocument:
+        """The derivation of this text's query."""
         from attncli.features.explain.compute import derivation_shapes
         from attncli.features.explain.compute import explain as compute_explain
 

@@ -129,7 +129,7 @@ def explain(
 
 
 def default_query(tokens: Sequence[Token]) -> int:
-    """The place of the last word that the model knows, or of the last word, or token, where it knows none."""
+    """The position of the last word that the model knows, or of the last word, or token, where it knows none."""
     words = [index for index, token in enumerate(tokens) if not token.special]
     known = [index for index in words if not tokens[index].unknown]
     return (known or words or [len(tokens) - 1])[-1]
@@ -254,7 +254,8 @@ def derivation_document(
 
 
 def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: int) -> dict[str, Floats]:
-    """The stages with the query, keys and values that a global token has to itself in their places."""
+    """The stages with a global token's own query, keys and values in place of the common ones; the same stages where
+    the query is none."""
     if query not in (spec.own_global or ()):
         return stages
     q = np.array(stages["q"])
@@ -304,7 +305,8 @@ def _after_heads(model: Model, layer: int, before: Array, stages: dict[str, Floa
 def steps_of(
     stages: Mapping[str, Floats], scale: float, softcap: float | None, sink: float | None, query: int
 ) -> list[Step]:
-    """The steps of one query from one head's stages: hidden, q, k, v, capped, biased, masked. sink: its logit."""
+    """The steps of one query's attention, worked out from one head's stages: hidden, q, k, v, capped, biased, masked.
+    sink: the logit of a learned sink, None without one."""
     x, q, k, v = stages["hidden"][query], stages["q"][0, query], stages["k"][0], stages["v"][0]
     products = q * k
     raw = products.sum(axis=1)
@@ -355,7 +357,7 @@ def _position_bias(stages: Mapping[str, Floats], query: int) -> Floats | None:
 
 
 def agreement(steps: list[Step], stages: Mapping[str, Floats], query: int) -> float:
-    """The largest absolute difference between the worked numbers and the run's own."""
+    """The largest absolute difference between the worked steps of a query and the run's own stages."""
     differences: list[Floats] = []
     for step in steps:
         match step:
@@ -531,7 +533,7 @@ ADDED = {
 def position_document(
     models: Iterable[Model], text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
 ) -> PositionTopic:
-    """Compare ways of telling places: the tokens through models that differ in their positions alone.
+    """Compare position encodings: one query's weights in models that differ in their positions alone.
 
     Args:
         models: The models; the first is what the others are measured against.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -73,10 +73,12 @@ class Derivation:
 
     @property
     def query(self) -> str:
+        """The query's text, cut to the cells of a name."""
         return short(self.names[self.document.query], NAME, self.view)
 
     @cached_property
     def weights(self) -> np.ndarray[Any, Any]:
+        """The query's weights, [key], float64."""
         return np.asarray(self.document.step(SoftmaxRow).weights, np.float64)
 
     @cached_property
@@ -93,7 +95,7 @@ class Derivation:
         return sorted(set(range(len(self.names))) - set(self.keys_shown))
 
     def key(self, index: int) -> str:
-        """A key's position and text."""
+        """A key's position and text, such as `2 sat`."""
         return position_and_text(index, self.names[index], NAME, self.view)
 
     def _title(self, number: int, part: str, note: str) -> Lines:
@@ -113,7 +115,7 @@ class Derivation:
         return stack(top, lead_remark(part, self.query, view) if leads else Lines())
 
     def place(self) -> Lines:
-        """Which layer, head and query."""
+        """A title that tells which layer, head and query the derivation is of."""
         document = self.document
         place_text = say(
             self.view,
@@ -136,13 +138,13 @@ class Derivation:
             view,
         )
         if self.compact:
-            return stack(title, rotation_note, first_sum(step, self.query, view))
+            return stack(title, rotation_note, line_of_first_entry(step, self.query, view))
         q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
         k, v = (
             vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
             for name in ("k", "v")
         )
-        worked_entry = first_entry(step, self.query, view)
+        worked_entry = table_of_first_entry(step, self.query, view)
         return stack(title, rotation_note, stack_spaced(q, worked_entry, k, v))
 
     def similarity(self) -> Lines:
@@ -184,7 +186,7 @@ class Derivation:
         plain = step.capped is None and step.bias is None
         if self.compact:
             index = int(np.argmax(self.weights))
-            return stack(title, score_of_key(step, self.key(index), index, float(raw[index]), root, view))
+            return stack(title, line_of_score(step, index, self.key(index), float(raw[index]), root, view))
         columns = [("q·k", raw), *([] if plain else [(say(view, "× scale"), step.scaled)])]
         columns += [(say(view, "soft-capped"), step.capped)] if step.capped is not None else []
         columns += [(say(view, "+ bias"), step.bias)] if step.bias is not None else []
@@ -195,10 +197,19 @@ class Derivation:
 
     def masked(self) -> Lines:
         """Which keys the mask hides from the query, by name."""
-        step, view = self.document.step(Scores), self.view
+        view, visible = self.view, self.document.step(Scores).visible
+        hidden = [index for index, is_visible in enumerate(visible) if not is_visible]
+        counts = {"count": len(hidden), "keys": len(visible)}
         query_text = quoted_token(self.document.tokens, self.document.query, view)
-        hidden_note = hidden_keys(step, query_text, self.key, view)
-        return stack(self._title(3, "masked", say(view, "s = −∞ where hidden")), hidden_note)
+        sentence = say(view, "Nothing is hidden: {query} may look at all {keys} keys.", query=query_text, **counts)
+        if hidden:
+            most = len(hidden) if view.full else MENTIONED
+            names = say(view, contextual("between", ", ")).join(map(self.key, hidden[:most]))
+            names += say(view, " and {count} more", count=len(hidden) - most) if len(hidden) > most else ""
+            template = message("Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names}).")
+            sentence = spell(say(view, template, query=query_text, names=names, **counts), ascii=view.ascii)
+        title = self._title(3, "masked", say(view, "s = −∞ where hidden"))
+        return stack(title, remark(sentence, view, style=""))
 
     def softmax(self) -> Lines:
         """Maximum, exponentials, sum, quotients."""
@@ -317,8 +328,31 @@ class Derivation:
         return stack(stack_spaced(*blocks), agreement_remark(document.agreement, view))
 
     def residual(self) -> Lines:
-        """What follows the heads: concat·W_O, the residual, the norm."""
-        return residual(self.document, self.view)
+        """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm where the layer has
+        them."""
+        view, after = self.view, self.document.after
+        if after is UNSET:
+            return Lines()
+        mixed = Lines()
+        if after.heads is not UNSET:
+            terms = [(say(view, "head {head}", head=index), share) for index, share in enumerate(after.heads)]
+            terms += [("b_O", after.bias)] if after.bias is not UNSET else []
+            title = say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O")
+            note = say(view, "each head's output times its own rows of W_O, added up")
+            mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
+        added = "O" if after.branch is UNSET else "b"
+        rows = [("x", after.x), ("O", after.out), ("b", after.branch)]
+        rows += [(f"x + {added}", after.sum), (f"norm(x + {added})", after.norm)]
+        vectors_by_name = {name: values for name, values in rows if values is not UNSET}
+        if len(vectors_by_name) < 3:  # neither residual nor norm
+            return mixed
+        query = label(self.names[self.document.query], ascii=view.ascii)
+        title = say(view, "{query} after the heads", query=query)
+        note = say(view, "the residual x + O, and its layer norm" if after.norm is not UNSET else "the residual x + O")
+        if after.branch is not UNSET:
+            note = say(view, "b: what is added to x, O after its norm or factor and what is beside the heads")
+        names, values = list(vectors_by_name), list(vectors_by_name.values())
+        return stack_spaced(mixed, vectors(values, names, view, title=title, note=note))
 
     def answer(self) -> Lines:
         """The sentence tinted by the query's weights, and what it looks at most."""
@@ -415,9 +449,9 @@ PRODUCTS = 1
 """The same where an entry is told in one line."""
 
 
-def first_entry(step: Projections, name: str, view: View) -> Lines:
-    """q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line; nothing where the document has no column of
-    W_Q."""
+def table_of_first_entry(step: Projections, query: str, view: View) -> Lines:
+    """q's first entry worked out, q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line; nothing where the
+    document has no column of W_Q. query: the query's text."""
     column = step.column
     if column is UNSET:
         return Lines()
@@ -448,119 +482,50 @@ def first_entry(step: Projections, name: str, view: View) -> Lines:
         rows,
         [say(view, "q_0"), "", "", write(total) + ends],
         view,
-        title=say(view, "the first entry of q for {query}, worked out", query=name),
+        title=say(view, "the first entry of q for {query}, worked out", query=query),
         note="q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise",
     )
 
 
-def first_sum(step: Projections, name: str, view: View) -> Lines:
-    """q_0 in one line, its first product written out; where the document has no column of W_Q, q itself."""
+def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
+    """q's first entry worked out in one line, its first product written out; where the document has no column of W_Q,
+    q itself. query: the query's text."""
     column = step.column
     if column is UNSET:
-        return vectors([step.q], [name], view, title="q")
+        return vectors([step.q], [query], view, title="q")
     x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
     bias = 0.0 if step.bias is UNSET else step.bias
     write = f"{{:.{view.precision}f}}".format
 
     def factor(value: float) -> str:
+        """A number as a factor, in brackets if it is negative."""
         return f"({write(value)})" if value < 0 else write(value)
 
     terms = [f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))]
     terms += [say(view, "… ({count} more)", count=len(x) - PRODUCTS)] if len(x) > PRODUCTS else []
     terms += [factor(bias)] if step.bias is not UNSET else []
     sum_text = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
-    return remark(spell(say(view, "q_0 of {query}: {sum}", query=name, sum=sum_text), ascii=view.ascii), view)
+    return remark(spell(say(view, "q_0 of {query}: {sum}", query=query, sum=sum_text), ascii=view.ascii), view)
 
 
-def score_of_key(step: Scores, name: str, index: int, raw: float, root: str, view: View) -> Lines:
-    """The score of one key in a line: q·k scaled, capped, and with what its position adds. root: of what it is divided
-    by the square root, if it is."""
-
-    def write(value: float) -> str:
-        return f"{value:.{view.precision}f}"
-
+def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view: View) -> Lines:
+    """The score of one key worked out in a line: q·k scaled, capped, and with what its position adds. name: the key's.
+    raw: q·k. root: the number by whose square root it is divided; "" for none."""
+    write = f"{{:.{view.precision}f}}".format
     value = raw
     parts = [write(value)]
     if step.scale != 1:
-        parts.append(
-            f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[index])}"
-        )
-        value = float(step.scaled[index])
+        parts.append(f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[key])}")
+        value = float(step.scaled[key])
     if step.capped is not None:
         cap = brief(step.softcap or 0.0)
-        parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[index])}")
-        value = float(step.capped[index])
+        parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[key])}")
+        value = float(step.capped[key])
     if step.bias is not None:
-        bias_sum = f"{write(value)} + {write(step.bias[index])} = {write(value + float(step.bias[index]))}"
+        bias_sum = f"{write(value)} + {write(step.bias[key])} = {write(value + float(step.bias[key]))}"
         parts.append(bias_sum.replace("+ -", "− "))
     template = message("for {key}: q·k = {product}; every other key likewise")
     if view.width < ROOMY:
         template = message("for {key}: q·k = {product}")
     score_text = say(view, template, key=name, product=say(view, contextual("clauses", ", ")).join(parts))
     return remark(spell(score_text, ascii=view.ascii), view)
-
-
-def hidden_keys(step: Scores, query_text: str, name: Callable[[int], str], view: View) -> Lines:
-    """Which keys the mask hides from the query, the first by name; or that it hides none."""
-    hidden = [index for index, is_visible in enumerate(step.visible) if not is_visible]
-    if not hidden:
-        return remark(
-            say(
-                view,
-                "Nothing is hidden: {query} may look at all {keys} keys.",
-                query=query_text,
-                keys=len(step.visible),
-            ),
-            view,
-            style="",
-        )
-    most = len(hidden) if view.full else MENTIONED
-    names = say(view, contextual("between", ", ")).join(name(index) for index in hidden[:most])
-    more = say(view, " and {count} more", count=len(hidden) - most) if len(hidden) > most else ""
-    hidden_sentence = say(
-        view,
-        "Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names}).",
-        query=query_text,
-        count=len(hidden),
-        keys=len(step.visible),
-        names=f"{names}{more}",
-    )
-    return remark(spell(hidden_sentence, ascii=view.ascii), view, style="")
-
-
-def residual(document: AttentionTopic, view: View) -> Lines:
-    """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm where the layer has
-    them."""
-    after = document.after
-    if after is UNSET:
-        return Lines()
-    mixed = Lines()
-    if after.heads is not UNSET:
-        terms = [(say(view, "head {head}", head=index), share) for index, share in enumerate(after.heads)]
-        terms += [("b_O", after.bias)] if after.bias is not UNSET else []
-        title, note = (
-            say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O"),
-            say(view, "each head's output times its own rows of W_O, added up"),
-        )
-        mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
-    added = "O" if after.branch is UNSET else "b"
-    rows = [("x", after.x), ("O", after.out), ("b", after.branch)]
-    rows += [(f"x + {added}", after.sum), (f"norm(x + {added})", after.norm)]
-    vectors_by_name = [(name, values) for name, values in rows if values is not UNSET]
-    if len(vectors_by_name) < 3:  # neither residual nor norm
-        return mixed
-    query = label(document.tokens[document.query].text, ascii=view.ascii)
-    title = say(view, "{query} after the heads", query=query)
-    note = say(view, "the residual x + O, and its layer norm" if after.norm is not UNSET else "the residual x + O")
-    if after.branch is not UNSET:
-        note = say(view, "b: what is added to x, O after its norm or factor and what is beside the heads")
-    return stack_spaced(
-        mixed,
-        vectors(
-            [values for _, values in vectors_by_name],
-            [name for name, _ in vectors_by_name],
-            view,
-            title=title,
-            note=note,
-        ),
-    )

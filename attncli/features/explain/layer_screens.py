@@ -91,8 +91,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         )
         for name, values, signed in pairs
     ]
-    batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
-    row_block = [] if np.isfinite(masked[document.query]).all() else [_query_row(document, texts, view)]
+    batch = [] if document.batch is UNSET else [_batch_tables(document.batch, view)]
+    row_block = [] if np.isfinite(masked[document.query]).all() else [_query_row_table(document, texts, view)]
     row = as_matrix(document.after)[document.query]
     # of several texts the padding is what is asked about
     mask_sentence = _redistribution_sentence(document, view) if hides or document.batch is UNSET else ""
@@ -116,7 +116,7 @@ MASK_MATRICES = {
 """The title of each matrix of the topic "mask", and what it shows."""
 
 
-def _query_row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
+def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     """The query's row as a table: score and weight of each key without the mask, then with it. texts: the tokens'."""
     query = document.query
     scores, masked, before, after = (
@@ -131,10 +131,12 @@ def _query_row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     blank = [""] if rest else []
 
     def score_column(values: NDArray) -> tuple[list[str], str]:
+        """The texts of a column of scores, and "" in place of a sum."""
         texts = [f"{value:.{view.precision}f}" if np.isfinite(value) else "−∞" for value in values[keys_shown]]
         return [*(spell(text, ascii=view.ascii) for text in texts), *blank], ""
 
     def weight_column(values: NDArray) -> tuple[list[str], str]:
+        """The texts of a column of weights, and that of their sum."""
         terms = [*values[keys_shown].tolist(), *([float(values[rest].sum())] if rest else [])]
         return adding_column(terms, float(values.sum()), view.precision)
 
@@ -151,7 +153,7 @@ def _query_row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
 
 
 def _redistribution_sentence(document: MaskTopic, view: View) -> str:
-    """How the hidden keys' share goes to the others, where it goes to them in proportion."""
+    """That the visible keys share the weight of the hidden ones in proportion; "" where they do not."""
     query, visible_share = document.query, 1 - document.hidden
     masked, before, after = (
         np.asarray(getattr(document, part), np.float64)[query] for part in ("masked", "before", "after")
@@ -175,7 +177,7 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
 
 
 def _padding_sentence(document: MaskTopic, view: View) -> str:
-    """That padding gets no weight and changes none, where several texts are padded together and it holds."""
+    """That padding gets no weight and changes none; "" where no texts are padded together, or it does not hold."""
     if document.batch is UNSET:
         return ""
     lengths = [len(padded_text.tokens) for padded_text in document.batch]
@@ -204,8 +206,8 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     return say(view, template, **values)
 
 
-def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
-    """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
+def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
+    """The texts below each other, padded to the longest, and below them the weights of each one's last token."""
     lengths = {len(padded_text.tokens) for padded_text in batch}
     even, longest = len(lengths) == 1, max(lengths)
     pad = spell("·", ascii=view.ascii)
@@ -357,6 +359,7 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     mentioned = {document.query, best, *keys}
 
     def name(key: int) -> str:
+        """A key's text in quotes."""
         return quoted_token(document.tokens, key, view, beside=mentioned)
 
     yield say(

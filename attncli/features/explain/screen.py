@@ -14,7 +14,7 @@ from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.tables import SHOWN, WHY, vectors
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
-from attncli.features.explain.derivation_screen import ALL_KEYS, LEADS, SHORT, Derivation
+from attncli.features.explain.derivation_screen import ALL_KEYS, SHORT, Derivation, lead_remark
 from attncli.features.explain.document import AttentionTopic, ExplainDocument, Products, Scores, SoftmaxRow
 from attncli.features.run.screen import shapes_part
 from attncli.language import message, say
@@ -76,7 +76,7 @@ def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str
     if scores.bias is not None:
         scaled.append("s = s + bias")
     hidden = f"{name}.where(visible, s, -{name}.inf)"
-    weights = _weights(library, sink=softmax.sink is not None, empty=bool(document.empty_rows))
+    weights = _softmax_code(library, sink=softmax.sink is not None, empty=bool(document.empty_rows))
     return {
         "similarity": ["s = q @ k.T"],
         "scaled": scaled,
@@ -86,8 +86,9 @@ def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str
     }
 
 
-def _weights(library: str, *, sink: bool, empty: bool) -> list[str]:
-    """The softmax of each row; with a learned sink in its sum, and 0 for a row that sees nothing."""
+def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
+    """The lines of code of each row's softmax. sink: whether a learned sink is in its sum. empty: whether a row may see
+    nothing."""
     if library == "torch" and not sink:
         lines = ["a = torch.softmax(s, dim=-1)"]
     elif library == "torch":
@@ -112,7 +113,7 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
     """The steps of the screen, one after the other; of a brief one, the answer alone."""
     match document:
         case AttentionTopic():
-            blocks = _derivation(document, view)
+            blocks = _derivation_blocks(document, view)
         case _:
             from attncli.features.explain.layer_screens import TOPIC_SCREENS
 
@@ -121,19 +122,15 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 
-def _has_residual(document: AttentionTopic) -> bool:
-    """Whether the input is added to the output, or the sum is normalized."""
-    after = document.after
-    return after is not UNSET and not (after.sum is UNSET and after.norm is UNSET)
-
-
-def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
+def _derivation_blocks(document: AttentionTopic, view: View) -> list[Lines]:
+    """The parts of a derivation's screen that are shown and draw something, in order."""
     compact = view.show is None and not view.full
     keys = SHORT if compact else ALL_KEYS
     code = code_lines(document, view.code) if view.code else {}
     derivation = Derivation(document, view, keys, compact, leads=True, code=code)
-    names = {} if view.show is None else {part for name in view.show for part in TWICE.get(name, (name,))}
-    named_view = view if view.show is None else replace(view, show=frozenset(names))
+    named_view = view
+    if view.show is not None:
+        named_view = replace(view, show=frozenset(part for name in view.show for part in TWICE.get(name, (name,))))
     blocks: list[Lines] = []
     for part in parts_shown(EXPLAIN_PARTS, derivation, named_view):
         block = part.draw(derivation, view)
@@ -145,16 +142,20 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
 
 
 def _is_full(derivation: Derivation, view: View) -> bool:
+    """Whether the part is shown unasked: in a full view alone."""
     return view.full
 
 
-def _follows(derivation: Derivation, view: View) -> bool:
-    """A checkpoint always has a residual; of weights of one layer somebody asked for it."""
-    document = derivation.document
-    return view.full or (document.model.source != "checkpoint" and _has_residual(document))
+def _shows_residual(derivation: Derivation, view: View) -> bool:
+    """Whether the residual is shown unasked: a checkpoint always has one; of weights of one layer somebody asked for
+    it."""
+    after = derivation.document.after
+    has_residual = after is not UNSET and not (after.sum is UNSET and after.norm is UNSET)
+    return view.full or (derivation.document.model.source != "checkpoint" and has_residual)
 
 
-def _header(derivation: Derivation, view: View) -> Lines:
+def _header_part(derivation: Derivation, view: View) -> Lines:
+    """The header of the document, which query is worked out, and how numbers are rounded or what shows more."""
     if derivation.compact:
         precision_note = say(view, "more: --full, --step, --code numpy, --show matrices")
     else:
@@ -168,56 +169,47 @@ def _header(derivation: Derivation, view: View) -> Lines:
     return stack(*blocks) if derivation.compact else stack_spaced(*blocks)
 
 
-def _matrix(part: str, derivation: Derivation, view: View) -> Lines:
-    return Lines() if view.show is None else _projection(part, derivation.document, view)
+def _projection_part(name: str, derivation: Derivation, view: View) -> Lines:
+    """One of the head's matrices of weights, such as W_Q; that there is none, where there is none."""
+    projections = derivation.document.projections or {}
+    if name not in projections:
+        return remark(WHY.get(name, message("this run has no {part}", part=name)), view)
+    return vectors(projections[name], (), view, title=name, note=SHOWN[name].note)
 
 
-def _several(derivation: Derivation, view: View) -> Lines:
-    """Nothing of its own: the name stands for several parts, see `TWICE`."""
-    return Lines()
-
-
-def _step(part: str, derivation: Derivation, view: View) -> Lines:
-    lines: Lines = getattr(derivation, part)()
+def _step_part(name: str, derivation: Derivation, view: View) -> Lines:
+    """The part that the derivation's method of this name draws."""
+    lines: Lines = getattr(derivation, name)()
     return lines
 
 
-def _after(part: str, derivation: Derivation, view: View) -> Lines:
-    """A part that follows the steps; a sentence leads to it."""
-    part_lines = _step(part, derivation, view)
-    lead_sentence = say(view, LEADS[part], query=say(view, '"{text}"', text=derivation.query))
-    return stack(remark(lead_sentence, view, style=""), part_lines) if part_lines.rows else Lines()
+def _part_after_steps(name: str, derivation: Derivation, view: View) -> Lines:
+    """The same for a part that follows the steps: a sentence leads to it."""
+    lines = _step_part(name, derivation, view)
+    return stack(lead_remark(name, derivation.query, view), lines) if lines.rows else Lines()
 
 
 EXPLAIN_PARTS: Parts[Derivation] = (
-    ScreenPart("header", _header),
+    ScreenPart("header", _header_part),
     ScreenPart("flow", lambda derivation, view: flow_part(derivation.document, view)),
     ScreenPart("tokens", lambda derivation, view: shown_tokens(derivation.document, view), _is_full),
     ScreenPart("shapes", lambda derivation, view: shapes_part(derivation.document.shapes, view), _is_full),
-    ScreenPart("W_Q", partial(_matrix, "W_Q"), never),
-    ScreenPart("W_K", partial(_matrix, "W_K"), never),
-    ScreenPart("W_V", partial(_matrix, "W_V"), never),
-    ScreenPart("W_O", partial(_matrix, "W_O"), never),
-    ScreenPart("projections", partial(_step, "projections")),
-    ScreenPart("similarity", partial(_step, "similarity")),
-    ScreenPart("scaled", partial(_step, "scaled")),
-    ScreenPart("masked", partial(_step, "masked")),
-    ScreenPart("scores", _several, never),
-    ScreenPart("softmax", partial(_step, "softmax")),
-    ScreenPart("output", partial(_step, "output")),
-    ScreenPart("further", partial(_step, "further")),
-    ScreenPart("residual", partial(_after, "residual"), _follows),
-    ScreenPart("matrices", partial(_after, "matrices"), _is_full),
+    ScreenPart("W_Q", partial(_projection_part, "W_Q"), never),
+    ScreenPart("W_K", partial(_projection_part, "W_K"), never),
+    ScreenPart("W_V", partial(_projection_part, "W_V"), never),
+    ScreenPart("W_O", partial(_projection_part, "W_O"), never),
+    ScreenPart("projections", partial(_step_part, "projections")),
+    ScreenPart("similarity", partial(_step_part, "similarity")),
+    ScreenPart("scaled", partial(_step_part, "scaled")),
+    ScreenPart("masked", partial(_step_part, "masked")),
+    ScreenPart("scores", lambda derivation, view: Lines(), never),  # stands for several parts, see `TWICE`
+    ScreenPart("softmax", partial(_step_part, "softmax")),
+    ScreenPart("output", partial(_step_part, "output")),
+    ScreenPart("further", partial(_step_part, "further")),
+    ScreenPart("residual", partial(_part_after_steps, "residual"), _shows_residual),
+    ScreenPart("matrices", partial(_part_after_steps, "matrices"), _is_full),
     ScreenPart("answer", lambda derivation, view: derivation.answer()),
 )
-
-
-def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
-    """One of the head's matrices of weights; that there is none, where there is none."""
-    projections = document.projections or {}
-    if part not in projections:
-        return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
-    return vectors(projections[part], (), view, title=part, note=SHOWN[part].note)
 
 
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
@@ -241,12 +233,3 @@ def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
             softmax.exponentials[index],
             float(softmax.weights[index]),
         ]
-
-
-# The screen of a derivation: one query's attention step by step, the matrices around it, what it adds up to.
-
-
-# The matrices that a derivation is a row of: X, S, scaled and masked, A and O, for all queries.
-
-
-# What a derivation adds to the steps: one entry of q worked out, the residual and layer norm, the answer.

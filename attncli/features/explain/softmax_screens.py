@@ -139,6 +139,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         title = plural("softmax of {count} number", "softmax of {count} numbers", count=len(scores))
 
     def column(numbers: Iterable[float | None]) -> tuple[list[str], str]:
+        """The texts of a column, and "" in place of a sum."""
         return [format_fixed(number, view.precision) for number in numbers], ""
 
     columns = [
@@ -377,6 +378,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     gap = " " if not all(len(text) == 1 for text in texts) else ""
 
     def text_in_order(order: Iterable[int]) -> str:
+        """The tokens' texts in an order of their positions."""
         return label(gap.join(texts[index] for index in order), ascii=view.ascii)
 
     lines = [

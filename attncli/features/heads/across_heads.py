@@ -64,7 +64,7 @@ class AcrossHeads:
     def __init__(self, names: frozenset[str], count: int, layers: int) -> None:
         self._names = names
         if "flow" in names:
-            check_size(count, layers, count)
+            check_flow_size(count, layers, count)
         self._rollout = AttentionRollout(count)
         self._means: list[Floats] = []
         self._heads: list[tuple[int, int]] = []
@@ -117,6 +117,7 @@ def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatric
         )
 
     def matrix(role: str) -> np.ndarray[Any, Any]:
+        """The layer's weight of a role, "q", "k", "v" or "o", [out, in]."""
         weight = weights(f"attn.{role}.weight")
         if weight is None:
             raise UnsupportedError(
@@ -293,6 +294,7 @@ def kernel_chance(width: int, rank: int) -> KernelChance:
     """
 
     def random_basis(seed: int, stream: str) -> Floats:
+        """A basis of a random subspace, [width, rank]. stream: what tells equal seeds apart."""
         return basis(normal(seed, f"subspace\0{stream}", (width, rank)).astype(np.float64))
 
     values = [kernel(random_basis(draw, "first"), random_basis(draw, "second")) or 0.0 for draw in range(KERNEL_DRAWS)]
@@ -330,8 +332,9 @@ TINY = 1e-9
 """Capacity that counts as none: less than float32 weights resolve."""
 
 
-def check_size(count: int, layers: int, queries: int) -> None:
-    """Raise LimitError where flow would take too long: it grows with queries · n · layers · n²."""
+def check_flow_size(count: int, layers: int, queries: int) -> None:
+    """Raise LimitError where attention flow would take too long: its work is queries · n · layers · n², n being count,
+    the number of tokens."""
     work = queries * count * layers * count * count
     if work > LARGEST:
         raise LimitError(
@@ -349,10 +352,10 @@ def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
     """The maximum flow from each query's position after the last layer to each input token, [query, key].
 
     layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1 for
-    comparison with rollout. Raises LimitError (see `check_size`).
+    comparison with rollout. Raises LimitError (see `check_flow_size`).
     """
     count = len(layers[0])
-    check_size(count, len(layers), len(queries))
+    check_flow_size(count, len(layers), len(queries))
     steps = [residual(layer) for layer in reversed(layers)]
     flows = np.zeros((len(queries), count))
     for row, query in enumerate(queries):

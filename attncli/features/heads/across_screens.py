@@ -91,6 +91,7 @@ def circuits_part(document: HeadsDocument, view: View) -> Lines:
         return Lines()
 
     def number(value: float | None) -> str:
+        """A number with the view's digits; "-" where there is none."""
         return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
 
     rows = [
@@ -162,6 +163,7 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """What rollout, flow, similarity and circuits say in one sentence each, of those that the document has."""
 
     def largest_source(weights: Numbers) -> tuple[int, dict[str, str]]:
+        """The token that gives positions most on average, of weights [query, key]; its text and share as texts."""
         means = as_matrix(weights).mean(axis=0)
         source = int(means.argmax())
         token = quoted_token(document.tokens, source, view)

@@ -107,7 +107,7 @@ class HeadsRequest(Struct, frozen=True):
 
 
 class _LayerTally:
-    """What one layer's heads add up to.
+    """The metrics, links, maps and shares of regions of one layer's heads, fed row by row.
 
     heads: their numbers. side: cells of the side of a pooled map; None for no pooled maps.
     """
@@ -297,6 +297,7 @@ def heads_document(
     tallies: dict[int, _LayerTally] = {}
 
     def layer_of(layer: int) -> _LayerTally:
+        """The tally of a layer, begun where it is met first."""
         if layer not in tallies:
             heads = _select_heads(model, request, layer)
             tallies[layer] = _LayerTally(model, row_tokens, facts, request, layer, heads, side=side)
@@ -350,7 +351,8 @@ def heads_document(
         ]
     if request.sort is not None:
 
-        def place_of(part: HeadMetrics) -> tuple[bool, float]:  # heads without a value come last
+        def place_of(part: HeadMetrics) -> tuple[bool, float]:
+            """What a head is sorted by: heads without a value come last."""
             value = None if part.sorted_by is UNSET else part.sorted_by
             return value is None, (value or 0.0) if request.rising else -(value or 0.0)
 

@@ -84,7 +84,9 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
     parts = parts_shown(HEADS_PARTS, document, view)
     blocks = [part.draw(document, view) for part in parts]
     if view.show is not None and len(view.show) < len(HEADS_PARTS) and not view.brief:
-        blocks = [block if block.rows else _absent(part.name, view) for block, part in zip(blocks, parts, strict=True)]
+        blocks = [
+            block if block.rows else _absent_part(part.name, view) for block, part in zip(blocks, parts, strict=True)
+        ]
     if not _has_few_heads(document, view) and view.show is None and not view.brief:
         note = message(
             "maps of {heads} heads are left out; --layer L chooses, --show maps shows them", heads=len(document.heads)
@@ -94,15 +96,16 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
 
 
 def _has_few_heads(document: HeadsDocument, view: View) -> bool:
+    """Whether maps are shown unasked: of so few heads that they do not push the numbers off the screen."""
     return len(document.heads) <= MANY
 
 
 def _is_shallow(document: HeadsDocument, view: View) -> bool:
-    """Tokens would push the grid of several layers off the screen."""
+    """Whether tokens are shown unasked: above the grid of several layers they would push it off the screen."""
     return view.full or len({head.layer for head in document.heads}) < 2
 
 
-def _absent(part: str, view: View) -> Lines:
+def _absent_part(part: str, view: View) -> Lines:
     """What to say of a part that was asked for by name and that the document does not have."""
     ways = {"grid": message("more than one layer has a grid"), "moved": message("attn heads --moved adds it")}
     ways |= {name: message("attn heads --across {part} adds it", part=name) for name in ACROSS}

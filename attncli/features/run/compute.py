@@ -75,7 +75,7 @@ class RunRequest(Struct, frozen=True):
 
 
 def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> CostEstimate:
-    """The cost of running `count` tokens; see `cost_of`."""
+    """The memory, time and numbers that running a text of `count` tokens takes; see `cost_of`."""
     return cost_of(
         model.spec,
         count,
@@ -356,7 +356,7 @@ def run_document(
 def region_part(
     layers: Sequence[tuple[int, list[int], RegionShares]], query: int, regions: Sequence[Region], top: int
 ) -> RegionPart:
-    """What goes to which region over all layers.
+    """How one query, and the tokens of each region, share their weight out over the regions.
 
     layers: of each its number, its heads and its shares. query: the token that looks. top: how many links.
     """
@@ -367,6 +367,7 @@ def region_part(
     ]
 
     def mean(name: str) -> Numbers:
+        """The mean of a member of the shares over all layers and heads."""
         return finite_mean(np.concatenate([getattr(shares, name) for *_, shares in layers]))
 
     return RegionPart(
@@ -450,9 +451,11 @@ def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
     are whole."""
 
     def take_row(rows: Numbers | UnsetType) -> Numbers | UnsetType:
+        """A copy of the query's row alone, [1, …]."""
         return rows if rows is UNSET else rows[query : query + 1].copy()
 
     def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
+        """The stages, of those with a row per query the query's row alone."""
         if stages is UNSET:
             return UNSET
         return {
@@ -532,6 +535,7 @@ def metadata(document: RunDocument) -> dict[str, str]:
     import orjson
 
     def members_of(part: object) -> object:
+        """A part of a document as a mapping, for JSON."""
         if not isinstance(part, Part):
             raise TypeError(f"metadata holds no {type(part).__name__}")
         return dict(members(part))

@@ -13,7 +13,7 @@ from attncli.errors import InputError, LimitError
 from attncli.features.heads.across_heads import (
     AttentionRollout,
     HeadMatrices,
-    check_size,
+    check_flow_size,
     composition,
     compositions,
     copying,
@@ -93,11 +93,11 @@ def test_flow_through_one_layer_is_that_layer() -> None:
 
 def test_flow_refuses_what_would_take_long() -> None:
     with pytest.raises(LimitError, match="maximum-flow"):
-        check_size(100, 12, 100)
-    check_size(11, 6, 11)
-    check_size(100, 3, 1)  # 3,000,000: the most that is allowed
+        check_flow_size(100, 12, 100)
+    check_flow_size(11, 6, 11)
+    check_flow_size(100, 3, 1)  # 3,000,000: the most that is allowed
     with pytest.raises(LimitError):
-        check_size(100, 4, 1)
+        check_flow_size(100, 4, 1)
 
 
 def test_jensen_shannon_of_the_golden_matrix() -> None:
