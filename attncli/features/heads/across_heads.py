@@ -117,7 +117,7 @@ def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatric
         )
 
     def matrix(role: str) -> np.ndarray[Any, Any]:
-        """The layer's weight of a role, "q", "k", "v" or "o", [out, in]. Raises UnsupportedError where there is none."""
+        """The weight of a role, "q", "k", "v" or "o", [out, in]. Raises UnsupportedError where there is none."""
         weight = weights(f"attn.{role}.weight")
         if weight is None:
             raise UnsupportedError(

@@ -535,7 +535,7 @@ def metadata(document: RunDocument) -> dict[str, str]:
     import orjson
 
     def members_of(part: object) -> object:
-        """A part of a document as a mapping, for JSON."""
+        """A part of a document as a mapping, for JSON. Raises TypeError for anything else."""
         if not isinstance(part, Part):
             raise TypeError(f"metadata holds no {type(part).__name__}")
         return dict(members(part))
