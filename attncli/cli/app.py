@@ -102,12 +102,12 @@ class LazyGroup(PlainParameters, TyperGroup):
 
 
 def group_of(name: str) -> str:
-    """What one wants who asks for this subcommand."""
+    """The title of the help group that lists this subcommand."""
     return next((group for group, names in GROUPS.items() if name in names), "More")
 
 
 def short_page(lang: str = "en") -> str:
-    """What `attn` alone says, on less than a screen."""
+    """The page of `attn` without a command: subcommands by group, and examples, on less than a screen."""
     groups: dict[str, list[str]] = {}
     for name in COMMANDS:
         groups.setdefault(translate(group_of(name), lang), []).append(name)
@@ -186,7 +186,8 @@ def app_of(name: str) -> typer.Typer:
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """names: in the order of the help page. make: the command of a name."""
+    """Commands by name, each made when it is first looked up. names: in the order of the help page. make: gives the
+    command of a name."""
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
         self._names, self._make = names, make

@@ -24,12 +24,12 @@ Complete = Callable[[typer.Context, str], Iterable[str]]
 
 
 def words(*candidates: str) -> Complete:
-    """What offers these words."""
+    """A completion that offers these words."""
     return lambda ctx, incomplete: candidates
 
 
 def several(*candidates: str) -> Complete:
-    """What offers these words, and behind a comma those that are not there yet."""
+    """A completion that offers these words, and behind a comma those that are not there yet."""
     return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 

@@ -253,7 +253,7 @@ DEBUG = delivery_option(help="Show a traceback when something fails. [env: ATTN_
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Where the text comes from."""
+    """Where a text comes from, and how it is cut into tokens."""
 
     text: Annotated[str | None, TEXT_ARGUMENT] = None
     file: Annotated[Path | None, FILE] = None
@@ -267,7 +267,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """Chats that are texts of a command which takes two."""
+    """Chats in place of texts, for a command that takes two."""
 
     chat: Annotated[list[Path] | None, CHATS] = None
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
@@ -276,7 +276,7 @@ class ChatOptions:
 
 @dataclass(frozen=True)
 class RegionOptions:
-    """Which tokens are told about together."""
+    """Named sets of tokens, of which results are summed."""
 
     region: Annotated[list[str] | None, REGION] = None
     regions: Annotated[Path | None, REGIONS] = None
@@ -284,7 +284,7 @@ class RegionOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which weights run."""
+    """Which weights run, and which of their layers and heads are shown."""
 
     layer: Annotated[list[str] | None, LAYER] = None
     head: Annotated[list[str] | None, HEAD] = None

@@ -205,7 +205,7 @@ class Environment:
         return None if self.quiet else self.note
 
     def note(self, message: str) -> None:
-        """A line for the person, on standard error; never part of the answer."""
+        """Write a line for a person to standard error, which is no part of the answer; nothing with `--quiet`."""
         if not self.quiet:
             from attncli.draw.lines import note_line
 

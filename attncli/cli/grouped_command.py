@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attncli.cli.environment import Environment
-from attncli.cli.help_page import HELP, check_command, group_title, place, show_help, whole_page
+from attncli.cli.help_page import HELP, check_command, group_order, group_title, show_help, whole_page
 from attncli.cli.option import PlainParameters, flat
 from attncli.errors import UsageError
 from attncli.language import message
@@ -87,13 +87,13 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 )
 
     def _take_settings(self, ctx: Any) -> None:
-        """What variables and the settings file say stands in for what the command line does not."""
+        """Let variables and the settings file stand in for options that the command line does not hold."""
         if ctx.obj is not None:
             # a model that does not go with the other options is left out in silence, by who reads those
             ctx.default_map = {name: setting.value for name, setting in ctx.obj.settings.items() if name != "model"}
 
     def _tell_origins(self, ctx: Any) -> None:
-        """For `--verbose`: where each value came from that can be set once for all commands."""
+        """Note what the command line holds and, for `--verbose`, where each value came from that settings may hold."""
         environment: Environment = ctx.obj
         environment.lang = ctx.params.get("lang") or environment.lang
         environment.subjects = getattr(self.callback, "subjects", {})
@@ -120,10 +120,10 @@ class GroupedCommand(PlainParameters, TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, those of one group together, in the order of the help page."""
-        return sorted(super().get_params(ctx), key=lambda parameter: place(group_title(parameter)))
+        return sorted(super().get_params(ctx), key=lambda parameter: group_order(group_title(parameter)))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """What may stand here: rare options too, which Typer knows as hidden."""
+        """The completions of an incomplete word; rare options too, which Typer knows as hidden."""
         rare = [parameter for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)]
         for parameter in rare:
             parameter.hidden = False

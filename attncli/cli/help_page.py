@@ -82,7 +82,7 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
     parameters = _listed_parameters(command, ctx)
     for parameter in sorted(parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))):
         groups.setdefault(group_title(parameter), []).append(parameter)
-    for title in sorted(groups, key=place):
+    for title in sorted(groups, key=group_order):
         rows = [(spelling_of(parameter), _parameter_sentence(parameter, ctx)) for parameter in groups[title]]
         page.section(title, rows)
     return page.text
@@ -124,7 +124,7 @@ def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
     essential = [by_name[name] for name in getattr(command, "essentials", ()) if name in by_name]
     common = [
         parameter
-        for parameter in sorted(options, key=lambda option: place(group_title(option)))
+        for parameter in sorted(options, key=lambda option: group_order(group_title(option)))
         if not parameter.hidden
     ]
     return (essential or common)[:MOST_OPTIONS]
@@ -195,8 +195,8 @@ def group_title(parameter: Any) -> str:
     return OUTPUT if parameter.name == "help" else getattr(parameter, "rich_help_panel", None) or "Options"
 
 
-def place(title: str) -> int:
-    """Where a group stands on a page: arguments, a command's own groups, then the shared ones in the order of use."""
+def group_order(title: str) -> int:
+    """What the groups of a page are sorted by: arguments, a command's own, then the shared ones in the order of use."""
     return -2 if title == ARGUMENTS else PANELS.index(title) if title in PANELS else -1
 
 
@@ -277,14 +277,14 @@ class _Page:
         return translate(text, self.lang)
 
     def usage(self, command: Any) -> None:
-        """How the command is called."""
+        """Write how the command is called."""
         pieces = " ".join(command.collect_usage_pieces(self._path))
         word = self.say(message("Usage: "))
         for index, line in enumerate(self.wrapped(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)):
             self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
 
     def paragraph(self, text: str) -> None:
-        """A paragraph below an empty line; one that is a command to type stays as it is, and looks like it."""
+        """Write a paragraph below an empty line; one that is a command to type stays as it is, and looks like it."""
         is_example = text.startswith("attn ")
         first, *others = self.wrapped(self.say(text), 6 if is_example else 2) or [""]
         style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
@@ -295,7 +295,7 @@ class _Page:
         ]
 
     def section(self, title: str, rows: Sequence[Row], left: int | None = None) -> None:
-        """A group: its title, and what is typed beside what it does."""
+        """Write a group: its title, and what is typed beside what it does."""
         heading = self.say(contextual("heading", "{title}:", title=term(title)))
         self._lines += ["", self._paint(heading, HEADING)]
         width = _left_width(rows) if left is None else left
@@ -303,7 +303,7 @@ class _Page:
             self._lines += self.row((typed_text, option_help(text, self.lang)), width)
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """What is typed beside what it does, without a title; already in the page's language."""
+        """Write what is typed beside what it does, without a title; already in the page's language."""
         self._lines.append("")
         for row in rows:
             self._lines += self.row(row, _left_width(rows))

@@ -134,6 +134,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
 
 
 def _growth(document: CostDocument, view: View) -> Lines:
+    """The multiply-adds of each variant over n, as curves."""
     series = []
     for name in document.growth[0].multiply_adds:
         points = tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
@@ -195,6 +196,7 @@ def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
 
 
 def _measured_times(document: CostDocument, view: View) -> Lines:
+    """The times measured on this machine, with their ratios to full attention; nothing where none were."""
     timings = document.measured
     if not timings:
         return Lines()

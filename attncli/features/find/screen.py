@@ -123,6 +123,7 @@ def _token_name(document: FindDocument, index: int, view: View) -> str:
 
 
 def _answer(document: FindDocument, view: View) -> Lines:
+    """Where the link is strongest, with the shaded sentence, and what cutting it changes."""
     return stack(find_answer(document, view), sentences(cut_link_sentences(document, view), view))
 
 

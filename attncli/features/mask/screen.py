@@ -210,6 +210,7 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
 
 
 def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
+    """How many pairs each mask shows, how many all of them, and which queries see nothing."""
     combined, total = document.combined, f"{document.n**2:,}"
 
     def counts(part: MaskPart) -> dict[str, str]:
@@ -231,12 +232,14 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
 
 
 def _masks(document: MaskDocument, view: View) -> Lines:
+    """The masks drawn: one large, several side by side, or the gallery of all kinds."""
     if document.gallery:
         return _gallery(document, view)
     return _draw_masks(document.masks, view) if document.combined is None else _draw_side_by_side(document.masks, view)
 
 
 def _combined(document: MaskDocument, view: View) -> Lines:
+    """What several masks show together, drawn large; nothing for one."""
     if document.combined is None:
         return Lines()
     return _draw_masks([document.combined], view, title=say(view, "all together"))

@@ -54,6 +54,7 @@ def _heads_with_weights(document: TensorsDocument) -> list[tuple[Sequence[int], 
 
 
 def _links(document: TensorsDocument, view: View) -> Lines:
+    """The strongest links, as a table with bars."""
     queries, keys = [say(view, "query")] * document.queries, [say(view, "key")] * document.keys
     place = None if sum(len(entry.heads) for entry in document.batch) == 1 else partial(_head_place, view=view)
     return links(
@@ -105,6 +106,7 @@ def _metric_text(value: float | None, view: View) -> str:
 
 
 def _header(document: TensorsDocument, view: View) -> Lines:
+    """The file, the sizes of its arrays, the mask and the scale, and the warnings."""
     model, attention = document.model, document.attention
     counts = ((document.queries, "query"), (document.keys, "key"), (model.heads, "head"))
     run_facts: list[str] = [count_phrase(count, noun) for count, noun in counts]
