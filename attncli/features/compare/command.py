@@ -364,6 +364,7 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
 def _compare_effects(
     sides: list[tuple[str, EffectsDocument]], output: OutputOptions, environment: Environment, fail_above: float | None
 ) -> None:
+    """Write how two saved effects differ. Raises VerdictError where that is more than `--fail-above`."""
     from attncli.features.effects.ablation import difference_document
 
     environment.subjects = subjects_of(OutputOptions)
@@ -424,6 +425,7 @@ def _run_sides(
 def _run_side(
     loaded_model: Model, side: Side, text: Text, output: OutputOptions, records: list[RunRecord] | None
 ) -> RunDocument:
+    """The run of one side; where a page is written, its record is added to `records`."""
     from attncli.features.run.compute import run as compute_run
 
     tokens = request.tokens_of(loaded_model, text)

@@ -226,6 +226,7 @@ class _LookReader:
         self._by_place: dict[HeadAddress, tuple[float | None, tuple[int, float] | None]] = {}
 
     def on_trace(self, trace: LayerTrace) -> None:
+        """Note where the heads of a layer look."""
         for kind, attention in attentions(self._text.model.spec.blocks[trace.layer]):
             stages = trace_of_kind(trace, kind).stages
             if "weights" not in stages:
@@ -235,6 +236,7 @@ class _LookReader:
                 self._by_place[HeadAddress(trace.layer, kind, head)] = self._link_and_look(weights[head], kind)
 
     def _link_and_look(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
+        """As `of_head`, from one head's weights, [query, key]."""
         link, weight = self._link, None
         if link is not None and link.kind == kind:
             weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())

@@ -186,7 +186,7 @@ def ablate(
     from attncli.features.effects import compute as effects
     from attncli.features.effects.places import reads_on
 
-    removed_by = effects.removal(loaded_model, removal.by, _reference(environment, removal))
+    removed_by = effects.removal(loaded_model, removal.by, _reference_texts(environment, removal))
     if text.lines and "baseline" in environment.explicit_options and removal.baseline != "none":
         raise UsageError(
             "--baseline draws random changes for one text, and --lines gives several", expected="one or the other"
@@ -309,7 +309,7 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
         raise UsageError("--by resample takes from another text", expected="--reference TEXT")
 
 
-def _reference(environment: Environment, removal: RemovalOptions) -> str | Iterator[str] | None:
+def _reference_texts(environment: Environment, removal: RemovalOptions) -> str | Iterator[str] | None:
     """The text, or texts, that what stands for a head comes from."""
     if removal.reference_file is None:
         return removal.reference

@@ -132,6 +132,7 @@ def _last_token(place: TokenPlace) -> int:
 
 
 def _target_word(document: AblateDocument, view: View) -> str:
+    """The token or the answer that a log-probability is about, in quotes; "" without one."""
     target = document.target
     if document.answer is not UNSET:
         return quote_text("".join(token.text for token in document.answer), view)
@@ -215,6 +216,7 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
 
 
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
+    """That the largest effect is no more than a random change makes, where that is so."""
     if first.random is None:
         return []
     random_size = effect_size(first.random, document)

@@ -171,10 +171,12 @@ class _PatchReading(Struct, frozen=True, eq=False):
         return self.patching.predicts
 
     def rows(self, count: int) -> slice:
+        """The tokens whose last vectors are needed."""
         query = self.patching.query if self.patching.measure == "cosine" else self.patching.query[-1:]
         return slice(min(query), max(query) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
+        """What reads the measure off the ends of branches."""
         return _Recovery(model, backend, self, hidden, first)
 
 

@@ -198,7 +198,7 @@ class SweepText(Struct, frozen=True, eq=False):
         return SweepSize(self.model.spec, self.count, self.backend.dtype, predicts)
 
     def context(self, keep: frozenset[str] = frozenset()) -> Context:
-        """What every layer must know."""
+        """What every layer must know of the text; `keep` names the stages that it is to keep."""
         return self.model.context(self.tokens, self.backend, keep)
 
     def mixed(self, trace: LayerTrace, kind: Kind) -> Numbers:

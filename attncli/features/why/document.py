@@ -250,6 +250,7 @@ def part_name(part: NamedPart) -> Message:
 
 
 def _norm_name(part: NamedPart) -> Message:
+    """A part that a norm added, as tables name it: by where the norm sits."""
     match part.place:
         case "embed.norm":
             return message("embedding norm")

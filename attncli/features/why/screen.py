@@ -229,6 +229,7 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
 
 
 def _dimension_name(entries: Sequence[int], view: View) -> str:
+    """Entries of q and k as tables name them: their numbers, of more than a pair how many there are."""
     if len(entries) > 2:
         return say(view, "{count} not rotated", count=len(entries))
     return ", ".join(map(str, entries))
@@ -491,6 +492,7 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
 
 
 def _exactness_sentence(document: WhyDocument, view: View) -> str:
+    """How many parts add up to the score, and how exactly."""
     places = {
         "score": _format_number(document.score, 4),
         "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
