@@ -74,8 +74,8 @@ def check_new_folder(folder: Path, *, force: bool) -> None:
 def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
     """Write a checkpoint into a folder, all of its files or none; the folder is made, other files in it stay.
 
-    In a block of `atomic.together` the files take their places when that ends. Raises AttnError where the disk is full
-    or the folder may not be written.
+    In a block of `inputs.files.together` the files take their places when that ends. Raises AttnError where the disk is
+    full or the folder may not be written.
     """
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": UNKNOWN}
     config: dict[str, object] = {"model_type": parts.kind, "architectures": [parts.architecture], "dtype": "float32"}
