@@ -44,7 +44,7 @@ from attncli.mechanism.attend import RowBlock, attend
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import Context
 from attncli.mechanism.feed_forward import linear_if_any
-from attncli.mechanism.projection import project
+from attncli.mechanism.projection import LayerAttention, project
 from attncli.mechanism.spec import Attention, Block
 from attncli.mechanism.trace import SQUARE, LayerTrace
 from attncli.models.model import Model, choose_heads
@@ -268,10 +268,11 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
     """One cross-attention of a model without an encoder."""
     if spec.hashing is not None:
         raise UnsupportedError("hash attention is within one text", expected="--attention dense")
-    backend, weights = model.backend, model.store.layer(model.backend, 0)
+    backend = model.backend
+    attention = LayerAttention(backend, model.store.layer(backend, 0), "attn", spec)
     x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
     context = Context(np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory)
-    parts = project(backend, spec, weights, "attn", x, memory, context, 0)
+    parts = project(attention, x, memory, context, 0)
     v = parts.v
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
@@ -281,10 +282,10 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
                 values=len(texts.values),
                 keys=len(texts.keys),
             )
-        v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
+        v = project(attention, x, model.store.embed(backend, list(texts.values)), context, 0).v
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
     concat = join_heads(backend, block.mixed)
-    out = linear_if_any(backend, weights, "attn.o", concat)
+    out = linear_if_any(backend, attention.weights, "attn.o", concat)
     stages = {
         "hidden": x,
         "q": parts.q,

@@ -184,3 +184,8 @@ class Context(Struct, frozen=True, eq=False):
     interventions: Interventions = field(default_factory=dict)
     asking: slice | None = None
     on_activation: Callable[[int, str, Array], None] | None = None
+
+    @property
+    def query_rows(self) -> slice:
+        """The positions within the text that are computed as queries; all of them where none are singled out."""
+        return slice(None) if self.asking is None else self.asking

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.arrays.numpy_backend import by_rows
@@ -104,6 +105,33 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
         return None
     flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
     return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
+
+
+class LayerPart(Struct, frozen=True, eq=False):
+    """A part of a layer with its weights, on a backend. prefix: of the part's roles, such as "attn" or "mixer"."""
+
+    backend: Backend
+    weights: Role
+    prefix: str
+
+    def find(self, name: str) -> Array | None:
+        """The tensor of the part's role, such as "q.weight" or "sinks"; None where the model has none."""
+        return self.weights(f"{self.prefix}.{name}")
+
+    def read(self, name: str) -> Array:
+        """As `find`. Raises KeyError where the model has none."""
+        array = self.find(name)
+        if array is None:
+            raise KeyError(f"{self.prefix}.{name}")
+        return array
+
+    def linear(self, name: str, x: Array) -> Array:
+        """x·Wᵀ + b with the part's roles `name`.weight and `name`.bias, [..., out]. Raises KeyError as `linear`."""
+        return linear(self.backend, self.weights, f"{self.prefix}.{name}", x)
+
+    def normalise(self, norm: Norm, name: str, x: Array) -> Array:
+        """x normalised over its last axis, with the part's roles `name`.weight and `name`.bias where there are such."""
+        return normalise(self.backend, norm, x, self.find(f"{name}.weight"), self.find(f"{name}.bias"))
 
 
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
-from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.context import Context
 from attncli.mechanism.feed_forward import deviation, through_norm
-from attncli.mechanism.projection import rotate, rotation, rotations_of, temperatures
+from attncli.mechanism.projection import LayerAttention, rotate, rotation, rotations_of, temperatures
 from attncli.mechanism.spec import Attention, Latent, Norm, Rope
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -87,29 +87,24 @@ class HeadProjection(Struct, frozen=True, eq=False):
     name: of the projection's role. rows: which of its rows are the head's.
     """
 
-    spec: Attention
-    prefix: str
+    attention: LayerAttention
     side: Side
     name: str
     rows: slice
     matrix: Floats
 
 
-def head_projection(
-    backend: Backend, spec: Attention, weights: Weights, prefix: str, side: Side, head: int, *, apart: bool = False
-) -> HeadProjection:
-    """The projection of one query head's queries, or of the keys or values that they meet. prefix: "attn" or "cross".
-    apart: whether the query has projections to itself, as a global token of Longformer."""
+def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: bool = False) -> HeadProjection:
+    """The projection of one query head's queries, or of the keys or values that they meet. apart: whether the query has
+    projections to itself, as a global token of Longformer."""
+    spec = attention.spec
     number = head if side == "q" or spec.latent is not None else head // (spec.heads // spec.kv_heads)
     dim = spec.v_dim if side == "v" else spec.head_dim
     rows = slice(number * dim, (number + 1) * dim)
     name = f"global_{side}" if apart else side
 
     def read(role: str) -> Floats:
-        array = weights(f"{prefix}.{role}")
-        if array is None:
-            raise KeyError(f"{prefix}.{role}")
-        return _floats(backend, array)
+        return _floats(attention.backend, attention.read(role))
 
     if spec.latent is not None:
         matrix = _latent_matrix(spec, spec.latent, read, side, rows, head)
@@ -118,7 +113,7 @@ def head_projection(
         matrix = whole[rows]
         if _is_centred(spec, side):
             matrix = matrix - whole.mean(0)  # the norm takes the mean over all heads away
-    return HeadProjection(spec, prefix, side, name, rows, np.ascontiguousarray(matrix))
+    return HeadProjection(attention, side, name, rows, np.ascontiguousarray(matrix))
 
 
 def _is_centred(spec: Attention, side: Side) -> bool:
@@ -145,19 +140,18 @@ def _latent_matrix(
     return np.concatenate([wide @ down[: latent.keys], down[latent.keys :]])
 
 
-def freeze(
-    backend: Backend, projection: HeadProjection, weights: Weights, x: Array, context: Context, *, memory: bool = False
-) -> FrozenHead:
+def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bool = False) -> FrozenHead:
     """What becomes of a head's queries or keys in this run. x: what enters the attention, or the vectors that keys are
     made from, [token, width]. memory: whether those are another text's."""
-    spec, prefix, side, rows = projection.spec, projection.prefix, projection.side, projection.rows
+    attention, side, rows = projection.attention, projection.side, projection.rows
+    backend, spec = attention.backend, attention.spec
     vectors = _floats(backend, x)
     steps: list[Step] = []
     constant = np.zeros((len(vectors), len(projection.matrix)), vectors.dtype)
     total = vectors @ projection.matrix.T
 
     def array_of(role: str) -> Floats | None:
-        array = weights(f"{prefix}.{role}")
+        array = attention.find(role)
         return None if array is None else _floats(backend, array)
 
     def put(step: Step) -> None:
@@ -184,8 +178,7 @@ def freeze(
         return FrozenHead(tuple(steps), constant)
     norm = spec.qk_norm
     if norm is not None and norm.over == "width":
-        whole = _floats(backend, _required(weights, f"{prefix}.{projection.name}.weight"))
-        wide = vectors @ whole.T
+        wide = vectors @ _floats(backend, attention.read(f"{projection.name}.weight")).T
         bias = array_of(f"{projection.name}.bias")
         wide = wide if bias is None else wide + bias
         if spec.clip is not None:
@@ -277,13 +270,6 @@ def _freeze_latent(
 def _gain(norm: Norm, weight: Floats | None, put: Callable[[Step], None]) -> None:
     if norm.affine and weight is not None:
         put(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
-
-
-def _required(weights: Weights, role: str) -> Array:
-    array = weights(role)
-    if array is None:
-        raise KeyError(role)
-    return array
 
 
 def _floats(backend: Backend, array: Array) -> Floats:

@@ -14,14 +14,13 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.context import Weights
-from attncli.mechanism.feed_forward import activate, linear, normalise
+from attncli.mechanism.feed_forward import LayerPart, activate, normalise
 from attncli.mechanism.spec import (
     Activation,
     DeltaRule,
     KimiDelta,
     LinearAttention,
     Mixer,
-    Norm,
     Recurrence,
     SelectiveScan,
     ShortConvolution,
@@ -48,26 +47,22 @@ class Carry:
         return next(self._before, None)
 
 
-def mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array, carry: Carry) -> Array:
+def mix(part: LayerPart, mixer: Mixer, x: Array, carry: Carry) -> Array:
     """What a mixer makes of the vectors of a text, [..., token, width], the same shape; a token's depends on it and
     those before it, of which `carry` knows. Raises KeyError for a weight that is not there."""
+    backend = part.backend
     match mixer:
         case ShortConvolution():
-            gate_in, gate_out, values = _split(linear(backend, weights, "mixer.input", x), [x.shape[-1]] * 3)
-            mixed = gate_out * _convolve(backend, weights, gate_in * values, None, carry)
-        case StateSpace():
-            mixed = _run_state_space(backend, mixer, weights, x, carry)
+            gate_in, gate_out, values = _split(part.linear("input", x), [x.shape[-1]] * 3)
+            mixed = gate_out * _convolve(part, gate_in * values, None, carry)
         case SelectiveScan():
-            mixed = _run_selective_scan(backend, mixer, weights, x, carry)
-        case DeltaRule():
-            mixed = _run_delta_rule(backend, mixer, weights, x, carry)
-        case KimiDelta():
-            mixed = _run_kimi_delta(backend, mixer, weights, x, carry)
-        case LinearAttention():
-            mixed = _run_linear_attention(backend, mixer, weights, x, carry)
+            mixed = _run_selective_scan(part, mixer, x, carry)
+        case StateSpace() | DeltaRule() | KimiDelta() | LinearAttention():
+            recurrence = _recurrence(part, mixer, x, carry)
+            mixed = _gate(part, mixer, recurrence.output(backend, carry), recurrence.gate)
         case _:
             assert_never(mixer)
-    return linear(backend, weights, "mixer.output", backend.cast(mixed, backend.dtype_of(x)))
+    return part.linear("output", backend.cast(mixed, backend.dtype_of(x)))
 
 
 def recur(
@@ -159,17 +154,7 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
         x: What enters the mixer, [..., token, width].
     Source: Dao and Gu, Transformers are SSMs, 2024; Yang et al., Gated delta networks, 2024.
     """
-    match mixer:
-        case StateSpace():
-            parts = _state_space(backend, mixer, weights, x, Carry())
-        case DeltaRule():
-            parts = _delta_rule(backend, mixer, weights, x, Carry())
-        case KimiDelta():
-            parts = _kimi_delta(backend, mixer, weights, x, Carry())
-        case LinearAttention():
-            parts = _linear_attention(backend, mixer, weights, x, Carry())
-        case _:
-            assert_never(mixer)
+    parts = _recurrence(LayerPart(backend, weights, "mixer"), mixer, x, Carry())
     count, axes = parts.v.shape[-3], list(range(parts.v.ndim))
     unit = backend.cast(backend.array(np.eye(count)), backend.dtype_of(parts.v))[:, None, :]
     units = backend.broadcast(unit, (*parts.v.shape[:-1], count))
@@ -177,143 +162,126 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
     return (backend.permute(parts._replace(v=units).output(backend), axes), backend.permute(parts.v, axes))
 
 
-def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
-    inner, group = spec.heads * spec.head_dim, spec.groups * spec.state
-    whole = _widen(backend, linear(backend, weights, "mixer.input", x))
+def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _Recurrence:
+    """What a mixer's recurrence is made of for the vectors x, [..., token, width]."""
+    match mixer:
+        case StateSpace():
+            return _state_space(part, mixer, x, carry)
+        case DeltaRule():
+            return _delta_rule(part, mixer, x, carry)
+        case KimiDelta():
+            return _kimi_delta(part, mixer, x, carry)
+        case LinearAttention():
+            return _linear_attention(part, mixer, x, carry)
+        case _:
+            assert_never(mixer)
+
+
+def _gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Array) -> Array:
+    """What leaves a recurrence, [..., token, head, v_dim], normed and gated: [..., token, width]."""
+    backend = part.backend
+    match mixer:
+        case StateSpace(gate_first=True):
+            output = output.reshape(gate.shape) * activate(backend, "silu", gate)
+            return _norm_groups(part, mixer, output)
+        case StateSpace():
+            return _norm_groups(part, mixer, output.reshape(gate.shape)) * activate(backend, "silu", gate)
+        case DeltaRule():
+            return part.normalise(mixer.norm, "norm", output).reshape(gate.shape) * activate(backend, "silu", gate)
+        case KimiDelta():
+            return part.normalise(mixer.norm, "norm", output).reshape(gate.shape) * _sigmoid(backend, gate)
+        case LinearAttention():
+            return part.normalise(mixer.norm, "norm", output.reshape(gate.shape)) * _sigmoid(backend, gate)
+        case _:
+            assert_never(mixer)
+
+
+def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _Recurrence:
+    """Mamba 2: k, v and q by other names, B, Δx and C."""
+    backend, inner, group = part.backend, spec.heads * spec.head_dim, spec.groups * spec.state
+    whole = _wide_linear(part, "input", x)
     if spec.factors is not None:
-        parts = _split(whole, [inner, inner, group, group, spec.heads])
-        whole = backend.concat([part * factor for part, factor in zip(parts, spec.factors, strict=True)], -1)
+        pieces = _split(whole, [inner, inner, group, group, spec.heads])
+        whole = backend.concat([piece * factor for piece, factor in zip(pieces, spec.factors, strict=True)], -1)
     gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
-    mixed = _convolve(backend, weights, mixed, spec.activation, carry)
-    values, k, q = _split(mixed, [inner, group, group])
-    values = _by_head(values, spec.heads)
-    k, q = (backend.repeat(_by_head(part, spec.groups), spec.heads // spec.groups, -2) for part in (k, q))
-    time = _softplus(backend, time + _role(backend, weights, "mixer.step"))
+    values, k, q = _split(_convolve(part, mixed, spec.activation, carry), [inner, group, group])
+    k, q = (backend.repeat(_by_head(array, spec.groups), spec.heads // spec.groups, -2) for array in (k, q))
+    time = _softplus(backend, time + _wide_weight(part, "step"))
     low, high = spec.limits
     time = backend.where(time < low, low, time)
     time = time if high is None else backend.where(time > high, high, time)
-    rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, None]
-    straight = _role(backend, weights, "mixer.straight")[:, None]
-    return _Recurrence(rate, time, k, values, q, None, gate, straight)
+    rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
+    straight = _wide_weight(part, "straight")[:, None]
+    return _Recurrence(rate, time, k, _by_head(values, spec.heads), q, None, gate, straight)
 
 
-def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array, carry: Carry) -> Array:
-    parts = _state_space(backend, spec, weights, x, carry)
-    gate = parts.gate
-    output = parts.output(backend, carry).reshape(gate.shape)
-    if spec.gate_first:
-        output = output * activate(backend, "silu", gate)
+def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
+    """What Mamba makes of the vectors x, [..., token, inner], gated."""
+    backend, dtype = part.backend, part.backend.dtype_of(x)
+    values, gate = _split(_wide_linear(part, "input", x), [spec.inner] * 2)
+    values = _convolve(part, values, spec.activation, carry)
+    time, k, q = _split(_wide_linear(part, "select", backend.cast(values, dtype)), [spec.rank, spec.state, spec.state])
     if spec.norm is not None:
-        output = _norm_groups(backend, weights, spec.norm, output, spec.groups)
-    return output if spec.gate_first else output * activate(backend, "silu", gate)
-
-
-def _run_selective_scan(backend: Backend, spec: SelectiveScan, weights: Weights, x: Array, carry: Carry) -> Array:
-    values, gate = _split(_widen(backend, linear(backend, weights, "mixer.input", x)), [spec.inner] * 2)
-    values = _convolve(backend, weights, values, spec.activation, carry)
-    chosen = linear(backend, weights, "mixer.select", backend.cast(values, backend.dtype_of(x)))
-    parts = _split(_widen(backend, chosen), [spec.rank, spec.state, spec.state])
-    if spec.norm is not None:
-        parts = [
-            normalise(backend, spec.norm, part, weights(f"mixer.{name}_norm.weight"), None)
-            for name, part in zip(("time", "k", "q"), parts, strict=True)
-        ]
-    time, k, q = parts
-    time = _softplus(
-        backend, _widen(backend, linear(backend, weights, "mixer.time", backend.cast(time, backend.dtype_of(x))))
-    )
+        time, k, q = (
+            normalise(backend, spec.norm, array, part.find(f"{name}_norm.weight"), None)
+            for name, array in (("time", time), ("k", k), ("q", q))
+        )
+    time = _softplus(backend, _wide_linear(part, "time", backend.cast(time, dtype)))
     shape = (*values.shape, spec.state)  # every entry is a head of its own, 1 wide
-    k, q = (backend.broadcast(part[..., None, :], shape) for part in (k, q))
-    rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, :]
+    k, q = (backend.broadcast(array[..., None, :], shape) for array in (k, q))
+    rate = -backend.exp(_wide_weight(part, "decay"))[:, None, :]
     output = recur(backend, rate, time, k, (values * time)[..., None], q, None, carry)[..., 0]
-    output = output + values * _role(backend, weights, "mixer.straight")
-    return output * activate(backend, "silu", gate)
+    return (output + values * _wide_weight(part, "straight")) * activate(backend, "silu", gate)
 
 
-def _delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
-    keys, inner = spec.key_heads * spec.key_dim, spec.heads * spec.v_dim
+def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Recurrence:
+    """The gated delta rule: keys and queries of length 1."""
+    backend, keys, group = part.backend, spec.key_heads * spec.key_dim, spec.heads // spec.key_heads
     q, k, v, gate, strength, time = (
-        _widen(backend, linear(backend, weights, f"mixer.{name}", x))
-        for name in ("q", "k", "v", "gate", "strength", "time")
+        _wide_linear(part, name, x) for name in ("q", "k", "v", "gate", "strength", "time")
     )
-    mixed = _convolve(backend, weights, backend.concat([q, k, v], -1), spec.activation, carry)
-    q, k, v = _split(mixed, [keys, keys, inner])
-    q, k = (
-        backend.repeat(_unit(backend, _by_head(part, spec.key_heads)), spec.heads // spec.key_heads, -2)
-        for part in (q, k)
-    )
-    rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, None]
-    step = _softplus(backend, time + _role(backend, weights, "mixer.step"))
-    by_head = _by_head(v, spec.heads)
-    return _Recurrence(rate, step, k, by_head, q * spec.key_dim**-0.5, _sigmoid(backend, strength), gate, None)
+    mixed = _convolve(part, backend.concat([q, k, v], -1), spec.activation, carry)
+    q, k, v = _split(mixed, [keys, keys, spec.heads * spec.v_dim])
+    q, k = (backend.repeat(_unit(backend, _by_head(array, spec.key_heads)), group, -2) for array in (q, k))
+    rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
+    step = _softplus(backend, time + _wide_weight(part, "step"))
+    values, strength = _by_head(v, spec.heads), _sigmoid(backend, strength)
+    return _Recurrence(rate, step, k, values, q * spec.key_dim**-0.5, strength, gate, None)
 
 
-def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array, carry: Carry) -> Array:
-    parts = _delta_rule(backend, spec, weights, x, carry)
-    output = normalise(backend, spec.norm, parts.output(backend, carry), weights("mixer.norm.weight"), None)
-    return output.reshape(parts.gate.shape) * activate(backend, "silu", parts.gate)
+def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Recurrence:
+    """The gated delta rule with a rate for each entry of a key."""
+    backend = part.backend
+    mixed = [_convolve(part, _wide_linear(part, name, x), spec.activation, carry, f"{name}_conv") for name in "qkv"]
+    q, k, v = (_by_head(array, spec.heads) for array in mixed)
+    time, gate = (_wide_linear(part, name, part.linear(f"{name}_down", x)) for name in ("time", "gate"))
+    strength = _sigmoid(backend, _wide_linear(part, "strength", x))
+    rate = -backend.exp(_wide_weight(part, "decay")).reshape((spec.heads, 1, 1))
+    step = _by_head(_softplus(backend, time + _wide_weight(part, "step")), spec.heads)
+    return _Recurrence(rate, step, _unit(backend, k), v, _unit(backend, q) * spec.dim**-0.5, strength, gate, None)
 
 
-def _kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
-    q, k, v = (
-        _by_head(
-            _convolve(
-                backend,
-                weights,
-                _widen(backend, linear(backend, weights, f"mixer.{name}", x)),
-                spec.activation,
-                carry,
-                f"mixer.{name}_conv",
-            ),
-            spec.heads,
-        )
-        for name in "qkv"
-    )
-    time, gate = (
-        _widen(backend, linear(backend, weights, f"mixer.{name}", linear(backend, weights, f"mixer.{name}_down", x)))
-        for name in ("time", "gate")
-    )
-    strength = _sigmoid(backend, _widen(backend, linear(backend, weights, "mixer.strength", x)))
-    rate = -backend.exp(_role(backend, weights, "mixer.decay")).reshape((spec.heads, 1, 1))
-    step = _by_head(_softplus(backend, time + _role(backend, weights, "mixer.step")), spec.heads)
-    q = _unit(backend, q) * spec.dim**-0.5
-    return _Recurrence(rate, step, _unit(backend, k), v, q, strength, gate, None)
-
-
-def _run_kimi_delta(backend: Backend, spec: KimiDelta, weights: Weights, x: Array, carry: Carry) -> Array:
-    parts = _kimi_delta(backend, spec, weights, x, carry)
-    output = normalise(backend, spec.norm, parts.output(backend, carry), weights("mixer.norm.weight"), None)
-    return output.reshape(parts.gate.shape) * _sigmoid(backend, parts.gate)
-
-
-def _linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array, carry: Carry) -> _Recurrence:
-    q, k, v = (
-        _by_head(
-            activate(backend, spec.activation, _widen(backend, linear(backend, weights, f"mixer.{name}", x))),
-            spec.heads,
-        )
-        for name in "qkv"
-    )
-    gate = _widen(backend, linear(backend, weights, "mixer.gate", x))
+def _linear_attention(part: LayerPart, spec: LinearAttention, x: Array, carry: Carry) -> _Recurrence:
+    """Lightning attention: states that fade by fixed numbers; it has no convolution to carry on."""
+    del carry
+    backend = part.backend
+    active = (activate(backend, spec.activation, _wide_linear(part, name, x)) for name in "qkv")
+    q, k, v = (_by_head(array, spec.heads) for array in active)
+    gate = _wide_linear(part, "gate", x)
     slopes = spec.share * 2.0 ** (-8.0 / spec.heads * np.arange(1, spec.heads + 1))
     rate = backend.cast(backend.array(-slopes[:, None, None]), backend.dtype_of(v))
     step = backend.full(tuple(v.shape[:-1]), 1.0, backend.dtype_of(v))
     return _Recurrence(rate, step, k, v, q, None, gate, None)
 
 
-def _run_linear_attention(backend: Backend, spec: LinearAttention, weights: Weights, x: Array, carry: Carry) -> Array:
-    parts = _linear_attention(backend, spec, weights, x, carry)
-    output = parts.output(backend, carry).reshape(parts.gate.shape)
-    output = normalise(backend, spec.norm, output, weights("mixer.norm.weight"), None)
-    return output * _sigmoid(backend, parts.gate)
+def _wide_weight(part: LayerPart, name: str) -> Array:
+    """A weight that must be there, in the type that states are computed in. Raises KeyError for one that is not."""
+    return _widen(part.backend, part.read(name))
 
 
-def _role(backend: Backend, weights: Weights, name: str) -> Array:
-    """A role that must be there, in the type that states are computed in."""
-    array = weights(name)
-    if array is None:
-        raise KeyError(name)
-    return _widen(backend, array)
+def _wide_linear(part: LayerPart, name: str, x: Array) -> Array:
+    """x·Wᵀ + b of a role, [..., out], in the type that states are computed in."""
+    return _widen(part.backend, part.linear(name, x))
 
 
 def _widen(backend: Backend, array: Array) -> Array:
@@ -321,12 +289,11 @@ def _widen(backend: Backend, array: Array) -> Array:
     return backend.cast(array, "float32") if backend.dtype_of(array) in LOW_PRECISION else array
 
 
-def _convolve(
-    backend: Backend, weights: Weights, x: Array, activation: Activation | None, carry: Carry, role: str = "mixer.conv"
-) -> Array:
+def _convolve(part: LayerPart, x: Array, activation: Activation | None, carry: Carry, role: str = "conv") -> Array:
     """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the first. The role is
     [width, 1, kernel], the last weight for the token itself."""
-    matrix, bias = _role(backend, weights, f"{role}.weight"), weights(f"{role}.bias")
+    backend = part.backend
+    matrix, bias = _wide_weight(part, f"{role}.weight"), part.find(f"{role}.bias")
     count, kernel = x.shape[-2], matrix.shape[-1]
     before = carry.next()
     if before is None:
@@ -354,11 +321,12 @@ def _by_head(x: Array, heads: int) -> Array:
     return x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
 
 
-def _norm_groups(backend: Backend, weights: Weights, norm: Norm, x: Array, groups: int) -> Array:
-    """Each group's entries normed by themselves, with weights for all."""
-    return normalise(backend, norm, _by_head(x, groups), None, None).reshape(x.shape) * _role(
-        backend, weights, "mixer.norm.weight"
-    )
+def _norm_groups(part: LayerPart, spec: StateSpace, x: Array) -> Array:
+    """Each group's entries of x, [..., token, width], normed by themselves, with weights for all; x without a norm."""
+    if spec.norm is None:
+        return x
+    normed = normalise(part.backend, spec.norm, _by_head(x, spec.groups), None, None)
+    return normed.reshape(x.shape) * _wide_weight(part, "norm.weight")
 
 
 def _unit(backend: Backend, x: Array) -> Array:

@@ -15,8 +15,8 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import PositionBias, Rule, SeparateQueries
-from attncli.mechanism.context import Context, Weights, visible_links
-from attncli.mechanism.feed_forward import Role, linear, normalise
+from attncli.mechanism.context import Context, visible_links
+from attncli.mechanism.feed_forward import LayerPart, normalise
 from attncli.mechanism.spec import (
     Alibi,
     Attention,
@@ -36,6 +36,8 @@ from attncli.mechanism.spec import (
 )
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+Integers = np.ndarray[Any, Any]
+EVERY_HEAD = slice(None)
 
 
 def sinusoidal(positions: np.ndarray[Any, Any], width: int) -> Floats:
@@ -161,27 +163,28 @@ def alibi(slopes: Array, i: Array, j: Array, *, symmetric: bool) -> Array:
 
     slopes: [head]. i: [..., rows, 1]. j: [1, columns].
     """
-    distance = i - j
-    if symmetric:
-        distance = abs(distance)
+    distance = abs(i - j) if symmetric else i - j
     return -slopes[:, None, None] * distance
 
 
-def coarse_alibi(backend: Backend, slopes: Floats, factor: float, i: Array, j: Array) -> Array:
+def coarse_alibi(
+    backend: Backend, slopes: Floats, factor: float, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+) -> Array:
     """ALiBi's bias with slopes, positions and their products rounded to bfloat16, times `factor`: [head, rows,
     columns].
 
-    i: [..., rows, 1]. j: [1, columns]. It is m·j − m·i; models add the first term alone, which gives the same weights.
+    slopes: [head], of all heads. i: [..., rows, 1]. j: [1, columns]. It is m·j − m·i; models add the first term alone,
+    which gives the same weights.
     """
     from ml_dtypes import bfloat16
 
-    steep = slopes.astype(bfloat16)[:, None, None]
+    steep = slopes[heads].astype(bfloat16)[:, None, None]
     at_i, at_j = ((steep * backend.numpy(positions).astype(bfloat16)).astype(np.float64) for positions in (i, j))
     return backend.array(factor * (at_j - at_i))
 
 
 def first_block_again(
-    backend: Backend, position: FirstBlockAgain, keys: int, i: Array, j: Array, *, heads: slice = slice(None)
+    backend: Backend, position: FirstBlockAgain, keys: int, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
     """What keys of the first block gain, [rows, columns], for all heads alike. keys: how many there are.
 
@@ -215,9 +218,6 @@ def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.nd
     return base + np.where(distance < exact, distance, np.minimum(far, count - 1))
 
 
-EVERY_HEAD = slice(None)
-
-
 class Projection(Struct, frozen=True, eq=False):
     """Queries, keys and values with the rule that turns them into weights. scores: those with positions, by stage."""
 
@@ -228,58 +228,54 @@ class Projection(Struct, frozen=True, eq=False):
     scores: Mapping[str, PositionBias] = field(default_factory=dict)
 
 
-def project(
-    backend: Backend,
-    spec: Attention,
-    weights: Weights,
-    prefix: str,
-    x: Array,
-    memory: Array | None,
-    context: Context,
-    layer: int,
-) -> Projection:
+class LayerAttention(LayerPart, frozen=True, eq=False):
+    """One attention of a layer: its Spec and its weights, on a backend. prefix: "attn" or "cross"."""
+
+    spec: Attention
+
+    def split_heads(self, x: Array, heads: int) -> Array:
+        """[..., token, head·dim] to [..., head, token, dim]."""
+        apart = x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
+        axes = [*range(apart.ndim - 3), apart.ndim - 2, apart.ndim - 3, apart.ndim - 1]
+        return self.backend.permute(apart, axes)
+
+
+def project(attention: LayerAttention, x: Array, memory: Array | None, context: Context, layer: int) -> Projection:
     """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says.
 
     x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
     """
-    source = x if memory is None else memory
-    positions = context.positions
-    if context.asking is not None:
-        positions = positions[context.asking]
-        x = x[..., context.asking, :] if memory is None else x
-    vectors = Places(None, None)
-    if isinstance(spec.position, Disentangled):
-        q, k, v, vectors = project_all(backend, spec, spec.position, weights, prefix, source)
-        q = q if context.asking is None else q[..., context.asking, :]
-    elif isinstance(spec.position, RelativeSines):
-        q, k, v, vectors = project_sines(backend, spec.position, weights, prefix, source)
-        q = q if context.asking is None else q[..., context.asking, :]
+    backend, spec = attention.backend, attention.spec
+    source, rows = x if memory is None else memory, context.query_rows
+    positions = context.positions[rows]
+    x = x[..., rows, :] if memory is None else x
+    vectors = None
+    if isinstance(spec.position, Disentangled | RelativeSines):
+        q, k, v, vectors = project_with_places(attention, spec.position, source)
+        q = q[..., rows, :]
     elif spec.latent is None:
-        q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
+        q, k, v = (attention.linear(name, entering) for name, entering in (("q", x), ("k", source), ("v", source)))
     else:
-        q, k, v = from_latent(backend, spec, spec.latent, weights, prefix, x, source)
+        q, k, v = from_latent(attention, spec.latent, x, source)
     if spec.clip is not None:
         q, k, v = (_clip(backend, part, spec.clip) for part in (q, k, v))
-    if spec.qk_norm is not None and spec.qk_norm.over == "width":
-        q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
-    q, k, v = (
-        _split_heads(backend, q, spec.heads),
-        _split_heads(backend, k, spec.kv_heads),
-        _split_heads(backend, v, spec.kv_heads),
-    )
-    by_head = spec.qk_norm if spec.qk_norm is not None and spec.qk_norm.over != "width" else None
+    qk_norm = spec.qk_norm
+    if qk_norm is not None and qk_norm.over == "width":
+        q, k = (_norm_heads(attention, qk_norm.norm, name, part) for name, part in (("q", q), ("k", k)))
+    q = attention.split_heads(q, spec.heads)
+    k, v = attention.split_heads(k, spec.kv_heads), attention.split_heads(v, spec.kv_heads)
+    by_head = qk_norm if qk_norm is not None and qk_norm.over != "width" else None
     if by_head is not None and not by_head.after:
-        q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
+        q, k = (_norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in rotations_of(backend, spec.position, context))
-        query_rows = slice(None) if context.asking is None else context.asking
-        q = rotate(backend, spec.position, q, cos[..., query_rows, :], sin[..., query_rows, :])
+        q = rotate(backend, spec.position, q, cos[..., rows, :], sin[..., rows, :])
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
             cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
         k = rotate(backend, spec.position, k, cos, sin)
     if by_head is not None and by_head.after:
-        q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
+        q, k = (_norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k)))
     if spec.temperature is not None:
         q = q * backend.array(temperatures(spec.temperature, positions)[:, None])
     offset = int(positions[0]) if memory is None and len(positions) else 0
@@ -290,21 +286,12 @@ def project(
     spec.mask.check_size(q.shape[-2], k.shape[-2])
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     extra = 0
-    learned_k, learned_v = weights(f"{prefix}.bias_k"), weights(f"{prefix}.bias_v")
+    learned_k, learned_v = attention.find("bias_k"), attention.find("bias_v")
     if learned_k is not None and learned_v is not None:
-        lead = (*k.shape[:-3], spec.kv_heads, 1)
-        k = backend.concat([k, backend.broadcast(learned_k.reshape((spec.kv_heads, 1, -1)), (*lead, k.shape[-1]))], -2)
-        v = backend.concat([v, backend.broadcast(learned_v.reshape((spec.kv_heads, 1, -1)), (*lead, v.shape[-1]))], -2)
+        k, v = _append_key(attention, k, learned_k), _append_key(attention, v, learned_v)
         extra = 1
-    scores: Mapping[str, PositionBias] = {}
-    if isinstance(spec.position, Disentangled | RelativeSines):
-        apart = (
-            None if y is None else _split_heads(backend, y, spec.heads)
-            for y in (vectors.keys, vectors.queries, vectors.more)
-        )
-        vectors_by_head = Places(*apart)
-        scores = terms(backend, spec, spec.position, q, k, vectors_by_head, offset)
-    bias: PositionBias | None = position_bias(backend, spec, weights, prefix)
+    scores = {} if vectors is None else place_scores(attention, q, k, vectors, offset)
+    bias: PositionBias | None = position_bias(attention)
     if scores:
         bias = partial(_sum_scores, scores)
     elif isinstance(spec.position, FirstBlockAgain) and k.shape[-2] > spec.position.longest:
@@ -318,34 +305,36 @@ def project(
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra,
-        sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
-        apart=_separate_queries(backend, spec, weights, prefix, x, source, positions),
+        sinks=attention.find("sinks") if spec.sinks else None,
+        apart=_separate_queries(attention, x, source, positions),
     )
     return Projection(q, k, v, rule, scores)
 
 
+def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array:
+    """Keys or values, [..., kv, key, dim], with a learned one of each head behind them."""
+    own = learned.reshape((attention.spec.kv_heads, 1, -1))
+    own = attention.backend.broadcast(own, (*keys.shape[:-2], 1, keys.shape[-1]))
+    return attention.backend.concat([keys, own], -2)
+
+
 def _separate_queries(
-    backend: Backend,
-    spec: Attention,
-    weights: Weights,
-    prefix: str,
-    x: Array,
-    source: Array,
-    positions: np.ndarray[Any, Any],
+    attention: LayerAttention, x: Array, source: Array, positions: Integers
 ) -> SeparateQueries | None:
     """The global tokens among the queries, with what their own projections make of them and of every token; None where
     there are none. Source: Beltagy et al., Longformer, 2020."""
+    spec = attention.spec
     rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
     if not rows:
         return None
-    q = linear(backend, weights, f"{prefix}.global_q", x[..., rows, :])
-    k, v = (linear(backend, weights, f"{prefix}.global_{name}", source) for name in ("k", "v"))
-    k, v = _split_heads(backend, k, spec.kv_heads), _split_heads(backend, v, spec.kv_heads)
-    return SeparateQueries(tuple(rows), _split_heads(backend, q, spec.heads), k, v)
+    q = attention.split_heads(attention.linear("global_q", x[..., rows, :]), spec.heads)
+    k, v = (attention.split_heads(attention.linear(f"global_{name}", source), spec.kv_heads) for name in "kv")
+    return SeparateQueries(tuple(rows), q, k, v)
 
 
 def _sum_scores(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
-    first, *others = (term(i, j, heads=heads) for term in scores.values())
+    """The scores of all these functions of positions together, [..., head, rows, columns]."""
+    first, *others = (score(i, j, heads=heads) for score in scores.values())
     return sum(others, start=first)
 
 
@@ -359,50 +348,41 @@ def rotations_of(backend: Backend, rope: Rope, context: Context) -> tuple[Floats
     return np.stack([cos for cos, _ in rotations])[:, None], np.stack([sin for _, sin in rotations])[:, None]
 
 
-def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: str) -> PositionBias | None:
+def position_bias(attention: LayerAttention) -> PositionBias | None:
     """The bias that the position encoding adds to the scores; None if it adds none.
 
     Raises KeyError where a table is missing.
     """
+    backend, spec = attention.backend, attention.spec
     match spec.position:
         case Alibi(factor=factor, coarse=True):
-            return partial(_coarse_alibi, backend, alibi_slopes(spec.heads), factor)
+            return partial(coarse_alibi, backend, alibi_slopes(spec.heads), factor)
         case Alibi(symmetric, factor):
-            return partial(_alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric)
+            slopes = backend.array(factor * alibi_slopes(spec.heads))
+            return lambda i, j, *, heads=EVERY_HEAD: alibi(slopes[heads], i, j, symmetric=symmetric)
         case RelativeBuckets():
-            table = weights(f"{prefix}.buckets.weight")
-            if table is None:
-                raise KeyError(f"{prefix}.buckets.weight")
-            return partial(_bucket_bias, backend, spec.position, table)
+            return partial(_bucket_bias, backend, spec.position, attention.read("buckets.weight"))
         case Rope() | Disentangled() | RelativeSines() | FirstBlockAgain() | None:
             return None  # or one that is no function of the distance
         case _:
             assert_never(spec.position)
 
 
-def _alibi(slopes: Array, symmetric: bool, i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
-    return alibi(slopes[heads], i, j, symmetric=symmetric)
-
-
-def _coarse_alibi(
-    backend: Backend, slopes: Floats, factor: float, i: Array, j: Array, *, heads: slice = EVERY_HEAD
-) -> Array:
-    return coarse_alibi(backend, slopes[heads], factor, i, j)
-
-
 def _bucket_bias(
-    backend: Backend, spec: RelativeBuckets, whole: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+    backend: Backend, spec: RelativeBuckets, table: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
-    table, buckets = whole[:, heads], t5_bucket(backend.numpy(j - i), spec)
-    biases = backend.take(table, backend.array(buckets.reshape(-1)), 0)
-    return backend.permute(biases.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
+    """T5's bias of each query and key, [head, rows, columns]. table: [bucket, head]. i: [rows, 1]. j: [1, columns]."""
+    own, buckets = table[:, heads], t5_bucket(backend.numpy(j - i), spec)
+    biases = backend.take(own, backend.array(buckets.reshape(-1)), 0)
+    return backend.permute(biases.reshape((*buckets.shape, own.shape[-1])), (2, 0, 1))
 
 
-def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array) -> Array:
-    weight, bias = weights(f"{name}_norm.weight"), weights(f"{name}_norm.bias")
+def _norm_heads(attention: LayerAttention, norm: Norm, name: str, x: Array) -> Array:
+    """Queries ("q") or keys ("k") normed over their last axis, with weights for all heads or of each head's own."""
+    weight, bias = attention.find(f"{name}_norm.weight"), attention.find(f"{name}_norm.bias")
     if weight is not None and weight.ndim == 2:  # [head, dim]: every head its own
         weight = weight[:, None, :]
-    return normalise(backend, norm, x, weight, bias)
+    return normalise(attention.backend, norm, x, weight, bias)
 
 
 def _clip(backend: Backend, x: Array, bound: float) -> Array:
@@ -410,34 +390,24 @@ def _clip(backend: Backend, x: Array, bound: float) -> Array:
     return backend.where(x > bound, bound, backend.where(x < -bound, -bound, x))
 
 
-def _split_heads(backend: Backend, x: Array, heads: int) -> Array:
-    """[..., token, head·dim] to [..., head, token, dim]."""
-    apart = x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
-    axes = list(range(apart.ndim))
-    axes[-2], axes[-3] = axes[-3], axes[-2]
-    return backend.permute(apart, axes)
-
-
 # Latent attention: queries, keys and values from narrow vectors. Source: DeepSeek-AI, DeepSeek-V2, 2024.
 
 
-def from_latent(
-    backend: Backend, spec: Attention, latent: Latent, weights: Role, prefix: str, x: Array, source: Array
-) -> tuple[Array, Array, Array]:
+def from_latent(attention: LayerAttention, latent: Latent, x: Array, source: Array) -> tuple[Array, Array, Array]:
     """Queries of x, keys and values of `source`, all heads side by side: twice [..., token, head·dim], then
     [..., token, head·v_dim]. x, source: [..., token, width].
 
     Each head's key ends with the entries that all heads share; they are not yet rotated.
     """
+    backend, spec = attention.backend, attention.spec
 
     def normalise_narrow(name: str, wide: Array) -> Array:
-        return normalise(backend, latent.norm, wide, weights(f"{prefix}.{name}_norm.weight"), None)
+        return normalise(backend, latent.norm, wide, attention.find(f"{name}_norm.weight"), None)
 
-    reads = x if latent.query is None else normalise_narrow("q_down", linear(backend, weights, f"{prefix}.q_down", x))
-    q = linear(backend, weights, f"{prefix}.q", reads)
-    down = linear(backend, weights, f"{prefix}.kv_down", source)
+    q = attention.linear("q", x if latent.query is None else normalise_narrow("q_down", attention.linear("q_down", x)))
+    down = attention.linear("kv_down", source)
     narrow, straight = down[..., : latent.keys], down[..., latent.keys :]
-    both = linear(backend, weights, f"{prefix}.kv", normalise_narrow("kv_down", narrow))
+    both = attention.linear("kv", normalise_narrow("kv_down", narrow))
     lead, content_dim = tuple(both.shape[:-1]), spec.head_dim - latent.straight
     both = both.reshape((*lead, spec.heads, content_dim + spec.v_dim))
     straight_keys = backend.broadcast(straight[..., None, :], (*lead, spec.heads, latent.straight))
@@ -448,13 +418,11 @@ def from_latent(
 # Disentangled attention: content meets content, content meets position, position meets content. Source: He et al.,
 # DeBERTa, 2021.
 
-Integers = np.ndarray[Any, Any]
-
-ASKS, ANSWERS = "content_position", "position_content"
+CONTENT_POSITION, POSITION_CONTENT = "content_position", "position_content"
 """The stages that hold the scores of queries with positions, and of positions with keys."""
 
 
-class Places(Struct, frozen=True, eq=False):
+class PlaceVectors(Struct, frozen=True, eq=False):
     """The vectors of relative positions as keys and as queries, [..., bucket, width of all heads]; None where there are
     none. more: what is added to queries that meet positions, [..., 1, width of all heads]; None for nothing."""
 
@@ -463,51 +431,36 @@ class Places(Struct, frozen=True, eq=False):
     more: Array | None = None
 
 
-def project_all(
-    backend: Backend, spec: Attention, position: Disentangled, weights: Role, prefix: str, x: Array
-) -> tuple[Array, Array, Array, Places]:
-    """Queries, keys and values of x [..., token, width], and what the same or other projections make of positions.
+def project_with_places(
+    attention: LayerAttention, position: Disentangled | RelativeSines, x: Array
+) -> tuple[Array, Array, Array, PlaceVectors]:
+    """Queries, keys and values of x [..., token, width], and what the same or other projections make of positions: of a
+    learned table, or of a sinusoid for each distance from −n to n − 1, one bucket each.
 
-    Raises KeyError where a table is missing.
+    Raises KeyError where a table or a bias is missing.
     """
-    table = weights(f"{prefix}.relative.weight")
-    if table is None:
-        raise KeyError(f"{prefix}.relative.weight")
+    backend, linear = attention.backend, attention.linear
+    if isinstance(position, RelativeSines):
+        q, k, v = (linear(name, x) for name in "qkv")
+        sines = backend.array(distance_sines(position, x.shape[-2], x.shape[-1]))
+        more = (attention.read("relative_q.bias") - attention.read("q.bias"))[None, :]
+        return q, k, v, PlaceVectors(linear("relative_k", sines), None, more)
+    table = attention.read("relative.weight")
     if position.norm is not None:
-        name = f"{prefix}.relative_norm"
-        table = normalise(backend, position.norm, table, weights(f"{name}.weight"), weights(f"{name}.bias"))
-    value = linear(backend, weights, f"{prefix}.v", x)
+        table = attention.normalise(position.norm, "relative_norm", table)
+    v = linear("v", x)
     if position.own:
-        q, k = (linear(backend, weights, f"{prefix}.{name}", x) for name in ("q", "k"))
-        keys = linear(backend, weights, f"{prefix}.relative_k", table) if position.asks else None
-        queries = linear(backend, weights, f"{prefix}.relative_q", table) if position.answers else None
-        return q, k, value, Places(keys, queries)
+        q, k = (linear(name, x) for name in "qk")
+        keys = linear("relative_k", table) if position.asks else None
+        return q, k, v, PlaceVectors(keys, linear("relative_q", table) if position.answers else None)
     count = x.shape[-2]
-    rows = backend.broadcast(table, (*x.shape[:-2], *table.shape))
-    both = backend.concat([x, rows], -2)  # so that each matrix is read once
-    q, k = (linear(backend, weights, f"{prefix}.{name}", both) for name in ("q", "k"))
-    keys, queries = k[..., count:, :], q[..., count:, :]
-    places = Places(keys if position.asks else None, queries if position.answers else None)
-    return q[..., :count, :], k[..., :count, :], value, places
+    both = backend.concat([x, backend.broadcast(table, (*x.shape[:-2], *table.shape))], -2)
+    q, k = (linear(name, both) for name in "qk")  # so that each matrix is read once
+    places = PlaceVectors(k[..., count:, :] if position.asks else None, q[..., count:, :] if position.answers else None)
+    return q[..., :count, :], k[..., :count, :], v, places
 
 
-def project_sines(
-    backend: Backend, position: RelativeSines, weights: Role, prefix: str, x: Array
-) -> tuple[Array, Array, Array, Places]:
-    """As `project_all` with a sinusoid for each distance from −n to n − 1, one bucket each.
-
-    Raises KeyError where a bias is missing.
-    """
-    q, k, v = (linear(backend, weights, f"{prefix}.{name}", x) for name in ("q", "k", "v"))
-    table = backend.array(sines(position, x.shape[-2], x.shape[-1]))
-    bias, relative_bias = weights(f"{prefix}.q.bias"), weights(f"{prefix}.relative_q.bias")
-    if bias is None or relative_bias is None:
-        raise KeyError(f"{prefix}.relative_q.bias")
-    keys = linear(backend, weights, f"{prefix}.relative_k", table)
-    return q, k, v, Places(keys, None, (relative_bias - bias)[None, :])
-
-
-def sines(position: RelativeSines, count: int, width: int) -> np.ndarray[Any, Any]:
+def distance_sines(position: RelativeSines, count: int, width: int) -> Floats:
     """The sinusoids of the distances −count to count − 1, float64 [2·count, width]: sines, then cosines."""
     distances, pairs = np.arange(-count, count, dtype=np.float64), np.arange(0, width, 2, dtype=np.float64)
     if position.furthest is not None:
@@ -516,25 +469,22 @@ def sines(position: RelativeSines, count: int, width: int) -> np.ndarray[Any, An
     return np.concatenate((np.sin(angles), np.cos(angles)), 1)
 
 
-def terms(
-    backend: Backend,
-    spec: Attention,
-    position: Disentangled | RelativeSines,
-    q: Array,
-    k: Array,
-    places: Places,
-    offset: int,
-) -> Mapping[str, PositionBias]:
+def place_scores(
+    attention: LayerAttention, q: Array, k: Array, places: PlaceVectors, offset: int
+) -> dict[str, PositionBias]:
     """The scores with positions by stage: functions of (i [rows, 1], j [1, columns]) giving [..., head, rows, columns].
 
-    q, k: [..., head, token, dim]. places: by head, [..., head, bucket, dim]. offset: the position of query 0.
+    q, k: [..., head, token, dim]. offset: the position of query 0.
     """
+    heads = attention.spec.heads
     scores: dict[str, PositionBias] = {}
     if places.keys is not None:
-        meeting = q if places.more is None else q + places.more
-        scores[ASKS] = partial(_asks, backend, spec, position, meeting, places.keys, offset)
-    if places.queries is not None and isinstance(position, Disentangled):
-        scores[ANSWERS] = partial(_answers, backend, spec, position, k, places.queries)
+        meeting = q if places.more is None else q + attention.split_heads(places.more, heads)
+        keys = attention.split_heads(places.keys, heads)
+        scores[CONTENT_POSITION] = partial(_score_place_keys, attention, meeting, keys, offset)
+    if places.queries is not None:
+        queries = attention.split_heads(places.queries, heads)
+        scores[POSITION_CONTENT] = partial(_score_place_queries, attention, k, queries)
     return scores
 
 
@@ -548,30 +498,30 @@ class RelativeVectors(Struct, frozen=True, eq=False):
 
 
 def relative_vectors(
-    backend: Backend, spec: Attention, weights: Weights, prefix: str, x: Array, query: int, keys: Integers, head: int
+    attention: LayerAttention, x: Array, query: int, keys: Integers, head: int
 ) -> RelativeVectors | None:
     """The vectors of relative positions that a query and the keys with these numbers meet; None for a model without
     such. x: what enters the attention, [token, width]."""
-    position = spec.position
-    distances = query - np.asarray(keys, np.int64)
-    if isinstance(position, Disentangled):
-        places = project_all(backend, spec, position, weights, prefix, x)[3]
-        rows = bucket(distances, position)
-    elif isinstance(position, RelativeSines):
-        places = project_sines(backend, position, weights, prefix, x)[3]
-        rows = distances + x.shape[-2]
-    else:
+    position = attention.spec.position
+    if not isinstance(position, Disentangled | RelativeSines):
         return None
-    own = slice(head * spec.head_dim, (head + 1) * spec.head_dim)
+    places = project_with_places(attention, position, x)[3]
+    rows = _distance_rows(position, query - np.asarray(keys, np.int64), x.shape[-2])
+    own = slice(head * attention.spec.head_dim, (head + 1) * attention.spec.head_dim)
 
     def of_head(array: Array | None, which: Integers) -> np.ndarray[Any, Any] | None:
-        return None if array is None else np.asarray(backend.numpy(array), np.float64)[which][:, own]
+        return None if array is None else np.asarray(attention.backend.numpy(array), np.float64)[which][:, own]
 
     more = of_head(places.more, np.zeros(1, np.int64))
     return RelativeVectors(of_head(places.keys, rows), of_head(places.queries, rows), None if more is None else more[0])
 
 
-def bucket(relative: Integers, position: Disentangled) -> Integers:
+def _distance_rows(position: Disentangled | RelativeSines, distances: Integers, count: int) -> Integers:
+    """The row of the vectors of positions for each distance i − j, in a text of `count` tokens."""
+    return distances + count if isinstance(position, RelativeSines) else distance_buckets(distances, position)
+
+
+def distance_buckets(relative: Integers, position: Disentangled) -> Integers:
     """The row of the table for each i − j, integers in [0, 2·span). The logarithm is taken in float32, as trained."""
     relative = np.asarray(relative, np.int64)
     rows = relative
@@ -585,44 +535,30 @@ def bucket(relative: Integers, position: Disentangled) -> Integers:
     return np.clip(rows + position.span, 0, 2 * position.span - 1)
 
 
-def _asks(
-    backend: Backend,
-    spec: Attention,
-    position: Disentangled | RelativeSines,
-    q: Array,
-    keys: Array,
-    offset: int,
-    i: Array,
-    j: Array,
-    *,
-    heads: slice = EVERY_HEAD,
+def _score_place_keys(
+    attention: LayerAttention, q: Array, keys: Array, offset: int, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
+    """The scores of queries q, [..., head, token, dim], with positions as keys, [..., head, bucket, dim]."""
+    backend, position = attention.backend, attention.spec.position
+    assert isinstance(position, Disentangled | RelativeSines)
     query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
     queries = backend.take(q[..., heads, :, :], backend.array(query_positions - offset), -2)
-    scores = backend.matmul(queries, backend.transpose(keys[..., heads, :, :])) * spec.scale
+    scores = backend.matmul(queries, backend.transpose(keys[..., heads, :, :])) * attention.spec.scale
     distances = query_positions[:, None] - key_positions[None, :]
-    if isinstance(position, RelativeSines):
-        return _pick_buckets(backend, scores, distances + keys.shape[-2] // 2)
-    return _pick_buckets(backend, scores, bucket(distances, position))
+    return _pick_buckets(backend, scores, _distance_rows(position, distances, keys.shape[-2] // 2))
 
 
-def _answers(
-    backend: Backend,
-    spec: Attention,
-    position: Disentangled,
-    k: Array,
-    queries: Array,
-    i: Array,
-    j: Array,
-    *,
-    heads: slice = EVERY_HEAD,
+def _score_place_queries(
+    attention: LayerAttention, k: Array, queries: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
+    """The scores of positions as queries, [..., head, bucket, dim], with keys k, [..., head, token, dim]."""
+    backend, position = attention.backend, attention.spec.position
+    assert isinstance(position, Disentangled)
     query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
     keys = backend.take(k[..., heads, :, :], backend.array(key_positions), -2)
-    scores = backend.matmul(keys, backend.transpose(queries[..., heads, :, :])) * spec.scale
-    return backend.transpose(
-        _pick_buckets(backend, scores, bucket(query_positions[None, :] - key_positions[:, None], position))
-    )
+    scores = backend.matmul(keys, backend.transpose(queries[..., heads, :, :])) * attention.spec.scale
+    rows = distance_buckets(query_positions[None, :] - key_positions[:, None], position)
+    return backend.transpose(_pick_buckets(backend, scores, rows))
 
 
 def _pick_buckets(backend: Backend, scores: Array, buckets: Integers) -> Array:

@@ -21,6 +21,7 @@ from attncli.inputs.token import Token
 from attncli.mechanism.block import mix_heads, run_block
 from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.feed_forward import deviation, normalise, through_norm
+from attncli.mechanism.projection import LayerAttention
 from attncli.mechanism.spec import Block, Norm, Spec
 from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.model import Model
@@ -291,7 +292,8 @@ def mix_again(
     assert attention is not None
     context = model.context(tokens, backend, ("weights",))
     memory = None if kind == "self" else context.memory
-    return mix_heads(backend, attention, model.store.layer(backend, layer), prefix, entering, memory, context, layer)[0]
+    part = LayerAttention(backend, model.store.layer(backend, layer), prefix, attention)
+    return mix_heads(part, entering, memory, context, layer)[0]
 
 
 def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit) -> list[_Tap]:

@@ -21,7 +21,7 @@ from attncli.language import message
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Interventions, Kind, Past, ReadWeights, Replace, Weights
-from attncli.mechanism.feed_forward import linear_if_any, normalise
+from attncli.mechanism.feed_forward import LayerPart, linear_if_any, normalise
 from attncli.mechanism.projection import sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
@@ -377,7 +377,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
             from attncli.mechanism.mixer import Carry, mix  # few models have one
 
             carry = Carry()
-            mix(backend, self.block.mixer, self.weights, self.trace.stages["hidden"][: self.trunk.start], carry)
+            part = LayerPart(backend, self.weights, "mixer")
+            mix(part, self.block.mixer, self.trace.stages["hidden"][: self.trunk.start], carry)
             past[self.layer, "mixer"] = tuple(backend.broadcast(kept, (*lead, *kept.shape)) for kept in carry.after)
         return past
 

@@ -15,7 +15,7 @@ from attncli.arrays.backend import choose
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context
-from attncli.mechanism.projection import ANSWERS, ASKS, bucket
+from attncli.mechanism.projection import CONTENT_POSITION, POSITION_CONTENT, distance_buckets
 from attncli.mechanism.spec import Attention, Block, Disentangled, Norm
 
 TOKENS, WIDTH, HEADS, DIM, SPAN, FURTHEST = 9, 6, 2, 3, 4, 20
@@ -62,7 +62,7 @@ def loops(position: Disentangled) -> dict[str, np.ndarray]:
     as_key, as_query = ("attn.relative_k", "attn.relative_q") if position.own else ("attn.k", "attn.q")
     keys = split([linear(roles, as_key, row) for row in table], HEADS)
     queries = split([linear(roles, as_query, row) for row in table], HEADS)
-    found: dict[str, list] = {name: [] for name in ("scaled", ASKS, ANSWERS, "weights")}
+    found: dict[str, list] = {name: [] for name in ("scaled", CONTENT_POSITION, POSITION_CONTENT, "weights")}
     for head in range(HEADS):
         for i in range(TOKENS):
             places = [row_of(i - j, position.furthest) for j in range(TOKENS)]
@@ -94,8 +94,8 @@ def test_every_score(kind: str, rows: int | None, library: str) -> None:
     context = Context(np.arange(TOKENS), TOKENS, rows=rows, on_block=see)
     stages = run_block(backend, block, weights.get, backend.array(HIDDEN), context, 0).stages
     wanted = loops(position)
-    for name in (ASKS, ANSWERS):
-        assert (name in stages) == (rows is None and (position.asks if name == ASKS else position.answers))
+    for name in (CONTENT_POSITION, POSITION_CONTENT):
+        assert (name in stages) == (rows is None and (position.asks if name == CONTENT_POSITION else position.answers))
     if rows is not None:
         assert np.allclose(found, wanted["weights"], rtol=1e-10, atol=1e-12)
         return
@@ -107,7 +107,7 @@ def test_every_score(kind: str, rows: int | None, library: str) -> None:
 def test_buckets_of_far_distances() -> None:
     distances = np.arange(-60, 61)
     wide = Disentangled(8, 40, asks=True, answers=True, own=False, norm=None)
-    found = bucket(distances, wide)
+    found = distance_buckets(distances, wide)
     assert found[np.abs(distances) <= 4].tolist() == list(range(4, 13))
     assert found.min() == 0
     assert found.max() == 15
@@ -117,5 +117,5 @@ def test_buckets_of_far_distances() -> None:
 @pytest.mark.parametrize(("span", "furthest"), [(4, 8), (6, 6), (16, 10), (100, 100), (256, 130), (256, 512)])
 def test_the_furthest_distance_is_the_last_step(span: int, furthest: int) -> None:
     position = Disentangled(span, furthest, asks=True, answers=True, own=False, norm=None)
-    ends = bucket(np.array([1 - furthest, furthest - 1]), position)
+    ends = distance_buckets(np.array([1 - furthest, furthest - 1]), position)
     assert ends.tolist() == [1, 2 * span - 1]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import choose
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.projection import project, temperatures
+from attncli.mechanism.projection import LayerAttention, project, temperatures
 from attncli.mechanism.spec import Attention, Latent, Norm, QkNorm, Rope, Temperature
 
 TOKENS, WIDTH, HEADS, OWN, STRAIGHT, V_DIM, QUERY, KEYS = 7, 11, 3, 5, 4, 2, 13, 6
@@ -44,7 +44,7 @@ def projected(library: str, spec: Attention) -> tuple[np.ndarray, np.ndarray, np
     backend = choose(library, device=None, dtype="float64")
     context = Context(np.arange(TOKENS), TOKENS)
     weights = {name: backend.array(array) for name, array in WEIGHTS.items()}
-    found = project(backend, spec, weights.get, "attn", backend.array(HIDDEN), None, context, 0)
+    found = project(LayerAttention(backend, weights.get, "attn", spec), backend.array(HIDDEN), None, context, 0)
     return backend.numpy(found.q), backend.numpy(found.k), backend.numpy(found.v)
 
 

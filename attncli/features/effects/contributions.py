@@ -23,10 +23,9 @@ from attncli.features.effects.sweep import SweepText
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.attend import attend_rows, span, weights_of_scores
-from attncli.mechanism.context import Kind, Weights
-from attncli.mechanism.feed_forward import linear
+from attncli.mechanism.context import Kind
 from attncli.mechanism.frozen_projection import FrozenHead, freeze, head_projection
-from attncli.mechanism.projection import RelativeVectors, project, relative_vectors
+from attncli.mechanism.projection import LayerAttention, RelativeVectors, project, relative_vectors
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 from attncli.models.residual_stream import (
@@ -274,11 +273,9 @@ def contributions(
     attention = block.attention if link.kind == "self" else block.cross
     assert attention is not None
     prefix = "attn" if link.kind == "self" else "cross"
-    weights = cache_weights(model.store.layer(backend, link.layer))
+    part = LayerAttention(backend, cache_weights(model.store.layer(backend, link.layer)), prefix, attention)
     apart = link.kind == "self" and int(text.tokens[link.query].index) in (attention.own_global or ())
-    projections = [
-        head_projection(backend, attention, weights, prefix, side, link.head, apart=apart) for side in _SIDES
-    ]
+    projections = [head_projection(part, side, link.head, apart=apart) for side in _SIDES]
     query_row = slice(link.query, link.query + 1)
     query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, query_row)
     split: HeadSplit = "layer" if by_layer else "head"
@@ -303,10 +300,10 @@ def contributions(
         passed = passing.passed[0], source_passing.passed[0]
     context = text.context()
     frozen = (
-        freeze(backend, projections[0], weights, reading.entering, context).of(query_row),
-        freeze(backend, projections[1], weights, source, context, memory=link.kind == "cross").of(rows),
+        freeze(projections[0], reading.entering, context).of(query_row),
+        freeze(projections[1], source, context, memory=link.kind == "cross").of(rows),
     )
-    row, relative, learned = _row_scores(text, attention, weights, prefix, link, reading.entering, source, rows)
+    row, relative, learned = _row_scores(text, part, link, reading.entering, source, rows)
     space = HeadSpace(*frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed)
     return _combine_readings(link, attention, row, space, (reading, key_reading), relative, learned)
 
@@ -333,20 +330,13 @@ def _source_reading(
 
 @np.errstate(invalid="ignore")
 def _row_scores(
-    text: SweepText,
-    attention: Attention,
-    weights: Weights,
-    prefix: str,
-    link: Link,
-    x: Array,
-    source: Array,
-    rows: slice,
+    text: SweepText, part: LayerAttention, link: Link, x: Array, source: Array, rows: slice
 ) -> tuple[RowScores, RelativeVectors | None, Floats]:
     """The row of the link's query as the run has it, and what meets it besides the stream: vectors of relative
     positions, and learned keys, [key, dim]."""
-    backend, context = text.backend, text.context()
+    backend, context, attention = text.backend, text.context(), part.spec
     memory = None if link.kind == "self" else source
-    parts = project(backend, attention, weights, prefix, x, memory, context, link.layer)
+    parts = project(part, x, memory, context, link.layer)
     block = attend_rows(
         backend, parts.q, parts.k, parts.v, parts.rule, link.query, link.query + 1,
         keep=("scaled", "capped", "biased", "weights"), whole=True,
@@ -371,22 +361,23 @@ def _row_scores(
         attention.softcap,
         None if sinks is None else float(sinks[link.head]),
         np.asarray(known_numbers(backend, values)[group][columns], np.float64),
-        _gate(backend, attention, weights, prefix, x[link.query], link.head),
+        _gate(part, x[link.query], link.head),
     )
     if not (row.visible & (row.keys == link.key)).any():
         raise InputError(
             message("the mask hides this key from this query in every chosen head"),
             expected=message("a key that the query sees"),
         )
-    relative = relative_vectors(backend, attention, weights, prefix, x, link.query, columns, link.head)
+    relative = relative_vectors(part, x, link.query, columns, link.head)
     return row, relative, learned
 
 
-def _gate(backend: Backend, attention: Attention, weights: Weights, prefix: str, x: Array, head: int) -> Floats | None:
+def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
     """How much of each entry a head's gate lets through to one query, [v_dim]; None without a gate. x: [width]."""
+    attention = part.spec
     if not attention.gated:
         return None
-    logits = known_numbers(backend, linear(backend, weights, f"{prefix}.gate", x[None]))[0]
+    logits = known_numbers(part.backend, part.linear("gate", x[None]))[0]
     own: Floats = logits[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
     return (np.tanh(own * 0.5) + 1.0) * 0.5
 

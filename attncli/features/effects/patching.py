@@ -30,6 +30,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Interventions, PutProjection
 from attncli.mechanism.frozen_projection import Side, freeze, head_projection
+from attncli.mechanism.projection import LayerAttention
 from attncli.mechanism.spec import Attention, Disentangled, HeadSelection, RelativeSines, Spec, parse_head
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
@@ -268,8 +269,9 @@ def told_values(
     for receiver in receivers:
         attention = model.spec.blocks[receiver.layer].attention
         weights = cache_weights(model.store.layer(backend, receiver.layer))
-        projection = head_projection(backend, attention, weights, "attn", receiver.side, receiver.head)
-        projections.append((projection, weights))
+        part = LayerAttention(backend, weights, "attn", attention)
+        projection = head_projection(part, receiver.side, receiver.head)
+        projections.append(projection)
         taps.append(Receiver(receiver.layer, "self", projection.matrix, whole))
     changes: dict[tuple[int, HeadAddress], tuple[int, Floats]] = {}
     rows = list(positions)
@@ -288,8 +290,8 @@ def told_values(
 
     readings = read_stream(model, text.tokens, backend, taps, split="none", on_heads=on_heads)
     frozen = [
-        freeze(backend, projection, weights, reading.entering, text.context())
-        for (projection, weights), reading in zip(projections, readings, strict=True)
+        freeze(projection, reading.entering, text.context())
+        for projection, reading in zip(projections, readings, strict=True)
     ]
     result: dict[HeadAddress, dict[PathReceiver, Floats]] = {}
     for (number, address), (norm_count, change) in changes.items():

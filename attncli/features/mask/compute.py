@@ -18,7 +18,7 @@ from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
 from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, both, parse_mask
-from attncli.mechanism.projection import alibi, alibi_slopes, position_bias, t5_bucket
+from attncli.mechanism.projection import LayerAttention, alibi, alibi_slopes, position_bias, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -156,7 +156,7 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     Raises InputError for a head that is not there.
     """
     spec = model.spec.blocks[layer].attention
-    bias_function = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
+    bias_function = position_bias(LayerAttention(model.backend, model.store.layer(model.backend, layer), "attn", spec))
     if bias_function is None:
         return None
     _check_head(head, spec.heads)
