@@ -82,13 +82,13 @@ class Variable:
         return Variable(-self.value, ((self, np.negative),))
 
     def __add__(self, operand: Any) -> Variable:
-        return _computed(self.value + _value(operand), (self, _same), (operand, _same))
+        return _computed(self.value + _value(operand), (self, _unchanged), (operand, _unchanged))
 
     def __radd__(self, operand: Any) -> Variable:
         return self + operand
 
     def __sub__(self, operand: Any) -> Variable:
-        return _computed(self.value - _value(operand), (self, _same), (operand, np.negative))
+        return _computed(self.value - _value(operand), (self, _unchanged), (operand, np.negative))
 
     def __rsub__(self, operand: Any) -> Variable:
         return _computed(_value(operand) - self.value, (self, np.negative))
@@ -135,19 +135,19 @@ AnyArray: TypeAlias = NDArray | Variable
 
 
 def _value(operand: Any) -> Any:
+    """The array of a variable; what is no variable as it is."""
     return operand.value if isinstance(operand, Variable) else operand
 
 
-def _same(g: NDArray) -> NDArray:
+def _unchanged(g: NDArray) -> NDArray:
     return g
 
 
 def _computed(value: Any, *operands: tuple[Any, Pull]) -> Variable:
     """A variable with this value; of its operands those that are variables themselves are remembered. A gradient that
     comes back in a broadcast shape is summed to its operand's own."""
-    return Variable(
-        np.asarray(value), tuple(_fitted(operand, pull) for operand, pull in operands if isinstance(operand, Variable))
-    )
+    parents = (_summed_pull(operand, pull) for operand, pull in operands if isinstance(operand, Variable))
+    return Variable(np.asarray(value), tuple(parents))
 
 
 def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
@@ -155,7 +155,8 @@ def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
     return _computed(value, *operands) if any(isinstance(operand, Variable) for operand, _ in operands) else value
 
 
-def _fitted(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
+def _summed_pull(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
+    """The operand with a pull whose gradient has the operand's shape."""
     shape = operand.value.shape
     return operand, lambda g: _sum_to(pull(g), shape)
 
@@ -175,7 +176,7 @@ def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
     plays no part. What the loss was computed from is let go."""
     result = cast("Variable", loss)
     result.gradient = np.ones_like(result.value)
-    for variable in sorted(_behind(result), key=lambda node: -node.number):
+    for variable in sorted(_ancestors(result), key=lambda node: -node.number):
         gradient, variable.gradient = variable.gradient, None
         if gradient is None:
             continue
@@ -190,7 +191,7 @@ def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
     return kept
 
 
-def _behind(result: Variable) -> Iterator[Variable]:
+def _ancestors(result: Variable) -> Iterator[Variable]:
     """The result and all that it was computed from, parameters apart, each once."""
     numbers, waiting = {result.number}, [result]
     while waiting:
@@ -271,7 +272,7 @@ class GradientBackend:
 
     def broadcast(self, array: AnyArray, shape: Sequence[int]) -> AnyArray:
         value = self._plain.broadcast(_value(array), shape)
-        return _result(value, (array, _same))
+        return _result(value, (array, _unchanged))
 
     def repeat(self, array: AnyArray, times: int, axis: int) -> AnyArray:
         value = self._plain.repeat(_value(array), times, axis)
@@ -374,7 +375,7 @@ class GradientBackend:
             result: NDArray = (inner - inner.mean(-1, keepdims=True) - normed * along) / deviation
             return result
 
-        return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _same))
+        return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _unchanged))
 
     def activation(self, kind: str, array: AnyArray) -> None:
         del kind, array

@@ -230,11 +230,8 @@ def float_dtype(array: Any) -> str:
     return name if "float" in name else "float64"
 
 
-def _width(dtype: np.dtype[Any]) -> int:
-    return dtype.itemsize
-
-
 def _product(a: NDArray, b: NDArray) -> NDArray:
+    """a·b, by blocks of columns where that is faster."""
     block = block_rows(a, b)
     return np.matmul(a, b) if block is None else product(a, b, block)
 
@@ -293,7 +290,7 @@ class NumpyBackend:
             if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= LARGE_PRODUCT and cores() > 1:
                 return _threaded_product(a, b)
             return _product(a, b)
-        narrow = min(a.dtype, b.dtype, key=_width)
+        narrow = min(a.dtype, b.dtype, key=lambda dtype: dtype.itemsize)
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
 
     def transpose(self, array: NDArray) -> NDArray:
@@ -342,11 +339,11 @@ class NumpyBackend:
     def tanh(self, array: NDArray) -> NDArray:
         return np.tanh(array)
 
-    def erf(self, array: NDArray) -> NDArray:
-        return erf(array)
-
     def isfinite(self, array: NDArray) -> NDArray:
         return np.isfinite(array)
+
+    def erf(self, array: NDArray) -> NDArray:
+        return erf(array)
 
     def max(self, array: NDArray, axis: int) -> NDArray:
         if array.shape[axis] == 0:
@@ -452,30 +449,32 @@ def erf(x: NDArray) -> NDArray:
     values = np.asarray(x)
     result = np.empty(values.shape, values.dtype)
     flat, out = values.reshape(-1), result.reshape(-1)
-    compute = _erf if values.dtype == np.float64 else _single
+    compute = _erf_float64 if values.dtype == np.float64 else _erf_float32
     for start in range(0, flat.size, _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         out[part] = compute(flat[part].astype(np.float64))
     return result
 
 
-def _erf(wide: NDArray) -> NDArray:
+def _erf_float64(wide: NDArray) -> NDArray:
+    """The error function of float64 numbers, by Cody's approximations."""
     size = np.minimum(np.abs(wide), 6.0)  # erf(6) is 1 to the last bit
     square = size * size
-    near = wide * _ratio(square, _ERF_P, _ERF_Q)
+    near = wide * _polynomial_ratio(square, _ERF_P, _ERF_Q)
     rest = np.exp(-square)
-    rest *= _ratio(size, _MID_P, _MID_Q)
+    rest *= _polynomial_ratio(size, _MID_P, _MID_Q)
     far = size > 4
     if far.any():  # few are, and often none
         last = size[far]
         inverse = 1 / (last * last)
-        rest[far] = np.exp(-last * last) * (_INV_SQRT_PI - inverse * _ratio(inverse, _FAR_P, _FAR_Q)) / last
+        rest[far] = np.exp(-last * last) * (_INV_SQRT_PI - inverse * _polynomial_ratio(inverse, _FAR_P, _FAR_Q)) / last
     result: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - rest, wide))
     return result
 
 
-def _single(wide: NDArray) -> NDArray:
-    """Good for float32; computed wide, so that only the result is rounded. Overwrites its argument."""
+def _erf_float32(wide: NDArray) -> NDArray:
+    """The error function, good for float32; computed wide, so that only the result is rounded. Overwrites its
+    argument."""
     np.clip(wide, -_SINGLE_UP_TO, _SINGLE_UP_TO, out=wide)
     square = wide * wide
     wide *= _horner(square, _SINGLE_P)
@@ -483,12 +482,13 @@ def _single(wide: NDArray) -> NDArray:
     return wide
 
 
-def _ratio(x: NDArray, above: Sequence[float], below: Sequence[float]) -> NDArray:
+def _polynomial_ratio(x: NDArray, above: Sequence[float], below: Sequence[float]) -> NDArray:
     return _horner(x, above) / _horner(x, below)
 
 
 def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
-    """Σ c_k·x^k. `numpy.polynomial` would do, but importing it takes longer than a whole MiniLM run's activations."""
+    """The polynomial Σ c_k·x^k, entrywise, as a new array. `numpy.polynomial` would do, but importing it takes longer
+    than a whole MiniLM run's activations."""
     value = np.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value *= x

@@ -118,20 +118,11 @@ class TorchBackend:
     def exp(self, array: Tensor, *, out: Tensor | None = None) -> Tensor:
         return torch.exp(array, out=out)
 
-    def log(self, array: Tensor) -> Tensor:
-        return torch.log(array)
-
-    def sqrt(self, array: Tensor) -> Tensor:
-        return torch.sqrt(array)
-
-    def tanh(self, array: Tensor) -> Tensor:
-        return torch.tanh(array)
-
-    def erf(self, array: Tensor) -> Tensor:
-        return torch.erf(array)
-
-    def isfinite(self, array: Tensor) -> Tensor:
-        return torch.isfinite(array)
+    log = staticmethod(torch.log)
+    sqrt = staticmethod(torch.sqrt)
+    tanh = staticmethod(torch.tanh)
+    erf = staticmethod(torch.erf)
+    isfinite = staticmethod(torch.isfinite)
 
     def max(self, array: Tensor, axis: int) -> Tensor:
         if array.shape[axis] == 0:
@@ -153,12 +144,14 @@ class TorchBackend:
     def multiplier(self, weight: Tensor) -> Callable[[Tensor, Tensor | None], Tensor] | None:
         if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
             return None
-        if weight.dtype == torch.float32 and _packs():  # a row has the same bits beside any others, alone perhaps not
+        if (
+            weight.dtype == torch.float32 and _can_pack()
+        ):  # a row has the same bits beside any others, alone perhaps not
             packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
             return partial(_packed_product, packed)
         # of few rows a tenth less time than row by row
         columns = weight.t().contiguous().t()
-        return partial(_plain_product, columns)
+        return lambda x, bias: functional.linear(x, columns, bias)
 
     def layer_norm(self, x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
@@ -191,7 +184,7 @@ class TorchBackend:
         return -logs.sum(-1)
 
 
-def _packs() -> bool:
+def _can_pack() -> bool:
     """Whether this torch has oneDNN with weights in an order of its own, for which torch's own layers have no door.
     Products of two threads, 640 × 384 by 384 × 1536, give 175 GFLOP/s so and 105 by `functional.linear` (AMD)."""
     names = ("_reorder_linear_weight", "_linear_pointwise")
@@ -199,12 +192,9 @@ def _packs() -> bool:
 
 
 def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
+    """x·Wᵀ + b with a weight in oneDNN's own order."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
     return product
-
-
-def _plain_product(weight: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    return functional.linear(x, weight, bias)
 
 
 def _exponential(array: Tensor) -> Tensor:
@@ -221,12 +211,13 @@ def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:
     """
     with open(path, "rb") as stream:  # noqa: PTH123 - a few bytes
         is_zip = stream.read(2) == b"PK"
-    return {name: _map_tensor(name, tensor, path) for name, tensor in _state_dict(path, mmap=is_zip).items()}
+    return {name: _map_tensor(name, tensor, path) for name, tensor in _load_state_dict(path, mmap=is_zip).items()}
 
 
 def _map_tensor(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
+    """The tensor of this name as a NumPy array over the same memory where it can be, bfloat16 as NumPy's own."""
     if tensor.dtype != torch.bfloat16 or tensor.layout != torch.strided:
-        return _dense(name, tensor, path)
+        return _dense_array(name, tensor, path)
     from ml_dtypes import bfloat16
 
     array: np.ndarray[Any, Any] = tensor.detach().contiguous().view(torch.int16).numpy().view(bfloat16)
@@ -241,7 +232,7 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     data types that are not plain numbers, LimitError for tensors of more than `limit` bytes in all (a small file
     can repeat one number without end).
     """
-    tensors = _state_dict(path)
+    tensors = _load_state_dict(path)
     total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if total > limit:
         raise LimitError(
@@ -251,10 +242,11 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
             total=total,
             limit=limit,
         )
-    return {name: _dense(name, tensor, path) for name, tensor in tensors.items()}
+    return {name: _dense_array(name, tensor, path) for name, tensor in tensors.items()}
 
 
-def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
+def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
+    """The tensors of a torch file by name. Raises InputError for anything else."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a damaged file, which is told below
@@ -283,7 +275,8 @@ def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
     return tensors
 
 
-def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
+def _dense_array(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
+    """The tensor of this name as a NumPy array, bfloat16 as float32. Raises InputError and UnsupportedError."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
         raise InputError(
             "tensor {name} is sparse, quantised or complex", where=path, expected="dense float tensors", name=repr(name)
@@ -314,6 +307,7 @@ def _torch_dtype(dtype: str) -> torch.dtype:
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array, or a copy where torch cannot share its memory."""
     # torch shares NumPy's memory: it warns about read-only arrays (nothing here writes into
     # them) and refuses reversed views and foreign byte order.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)

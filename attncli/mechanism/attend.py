@@ -50,8 +50,8 @@ LEAST = -800.0
 
 
 class SoftmaxResult(NamedTuple):
-    """weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see nothing. entropy: −Σ w ln w in nats.
-    peak: the largest weight, 0 in an empty row.
+    """What a softmax over keys gives. weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see nothing.
+    entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
 
     All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a sink takes part.
     """
@@ -236,7 +236,7 @@ def attend_rows(
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
-    low, high = (0, keys) if whole else _span(rule, start, stop, keys)
+    low, high = (0, keys) if whole else _key_range(rule, start, stop, keys)
     dtype = rule.score_dtype(backend, q)
     stages = _Stages(frozenset(keep))
     queries, scale = backend.cast(q[..., start:stop, :], dtype), rule.scale
@@ -259,12 +259,10 @@ def attend_rows(
         bias = backend.cast(rule.position_bias(i, j), dtype)
         scores = stages.add(scores, backend.where(j < keys - rule.extra_keys, bias, 0.0) if rule.extra_keys else bias)
     if rule.bias is not None:
-        scores = stages.add(scores, backend.cast(_window(rule.bias, start, stop, low, high), dtype))
+        scores = stages.add(scores, backend.cast(_block_of(rule.bias, start, stop, low, high), dtype))
     stages.note("biased", scores)
-    find_visibility: Callable[[], Array | None] = partial(
-        _find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high)
-    )
-    edges = _edges(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
+    find_visibility = partial(_find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high))
+    edges = _partly_hidden_keys(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
     if edges is not None:
         hidden = [slice(first - low, last - low) for first, last in edges]
         visibility = None  # every row sees something, and hidden values are finite: only the edges need a look
@@ -278,7 +276,6 @@ def attend_rows(
                 if stages.free(scores)
                 else backend.where(visibility, scores, -float("inf"))
             )
-        find_visibility = partial(_known_visibility, visibility)
     stages.note("masked", scores)
     weights, lse, empty, entropy, peak = softmax(
         backend,
@@ -301,17 +298,13 @@ def attend_rows(
         row_visibility = None if visibility is None else backend.broadcast(visibility, weights.shape)[..., rows, :]
         mixed[..., rows, :] = mix(backend, weights[..., rows, :], apart.v, row_visibility)
     mixed = backend.cast(mixed, backend.dtype_of(v))
-    alone = _mask_alone(rule)
-    return RowBlock(
-        start, stop, low, high, stages.kept, mixed, find_visibility, empty[..., 0], lse[..., 0], alone=alone
-    )
+    sees, alone = find_visibility if edges is not None else lambda: visibility, _mask_alone(rule)
+    return RowBlock(start, stop, low, high, stages.kept, mixed, sees, empty[..., 0], lse[..., 0], alone=alone)
 
 
-def _known_visibility(visibility: Array | None) -> Array | None:
-    return visibility
-
-
-def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) -> list[tuple[int, int]] | None:
+def _partly_hidden_keys(
+    rule: Rule, start: int, stop: int, low: int, high: int, keys: int
+) -> list[tuple[int, int]] | None:
     """The ranges of keys that some rows see and some do not; None where that is not known, or a row may see nothing."""
     mask = _mask_alone(rule)
     if mask is None or not isinstance(rule.offset, int):
@@ -335,27 +328,32 @@ class _Stages:
         self.kept: dict[str, Array] = {}
 
     def note(self, name: str, array: Array) -> Array:
+        """Keep the array if the stage of this name is asked for, and give it back."""
         if name in self.keep:
             self.kept[name] = array
         return array
 
     def free(self, array: Array) -> bool:
+        """Whether no stage that is kept is this array."""
         return all(array is not stage for stage in self.kept.values())
 
     def multiply(self, scores: Array, factor: float) -> Array:
+        """Scores times a factor, in their place where they are free."""
         if not self.free(scores):
             return scores * factor
         scores *= factor
         return scores
 
     def add(self, scores: Array, bias: Array) -> Array:
+        """Scores and a bias, in the scores' place where they are free."""
         if not self.free(scores):
             return scores + bias
         scores += bias
         return scores
 
 
-def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
+def _key_range(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
+    """The range [low, high) of keys that the rows start..stop-1 are computed over: at least one key."""
     if rule.extra_keys:
         return 0, keys
     offset = rule.offset
@@ -370,6 +368,8 @@ def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
 def _find_visibility(
     backend: Backend, rule: Rule, i: Array, j: Array, row: Array, keys: int, where: tuple[int, int, int, int]
 ) -> Array | None:
+    """Which keys the rows of a block see, booleans that broadcast to [..., head, rows, columns]; None for all. where:
+    the block's first row, the one after its last, and the same of keys."""
     real = keys - rule.extra_keys
     parts = []
     if not shows_all(rule.mask):
@@ -378,16 +378,16 @@ def _find_visibility(
     if rule.key_lengths is not None:
         parts.append(j < rule.key_lengths)
     if rule.visibility is not None:
-        parts.append(_window(rule.visibility, *where))
+        parts.append(_block_of(rule.visibility, *where))
     if rule.bias is not None:
-        parts.append(_window(rule.bias, *where) != -float("inf"))
+        parts.append(_block_of(rule.bias, *where) != -float("inf"))
     if not parts:
         return None
     visibility = reduce(and_, parts)
     return visibility | (j >= real) if rule.extra_keys else visibility
 
 
-def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
+def _block_of(array: Array, start: int, stop: int, low: int, high: int) -> Array:
     """The part of an array that broadcasts to [..., query, key] for these rows and columns."""
     rows = array if array.ndim < 2 or array.shape[-2] == 1 else array[..., start:stop, :]
     return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
@@ -400,13 +400,10 @@ def by_group(backend: Backend, a: Array, b: Array, buffer: ScoreBuffer | None = 
     """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b. buffer: where to put
     it."""
     heads, groups = a.shape[-3], b.shape[-3]
-    if heads == groups:
-        return backend.matmul(a, b, out=None if buffer is None else buffer.take("scores", (*a.shape[:-1], b.shape[-1])))
-    rows = a.reshape((*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1]))
-    product = backend.matmul(
-        rows, b, out=None if buffer is None else buffer.take("scores", (*rows.shape[:-1], b.shape[-1]))
-    )
-    return product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
+    rows = a if heads == groups else a.reshape((*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1]))
+    out = None if buffer is None else buffer.take("scores", (*rows.shape[:-1], b.shape[-1]))
+    product = backend.matmul(rows, b, out=out)
+    return product if heads == groups else product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
 
 
 def mix(backend: Backend, weights: Array, values: Array, visibility: Array | None) -> Array:
@@ -476,7 +473,7 @@ def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
     It may be wider than needed, never narrower; low = high means that nothing is visible.
     """
     low, high, _ = mask.reach(np.asarray([first, last], np.int64), keys)
-    return _within(int(low[0]), int(high[1]), keys)
+    return _cut_to_keys(int(low[0]), int(high[1]), keys)
 
 
 def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
@@ -485,10 +482,11 @@ def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]
     It may be narrower than it could be, never wider.
     """
     low, high, whole = mask.reach(np.asarray([first, last], np.int64), keys)
-    return _within(int(low[1]), int(high[0]), keys) if whole else (0, 0)
+    return _cut_to_keys(int(low[1]), int(high[0]), keys) if whole else (0, 0)
 
 
-def _within(low: int, high: int, keys: int) -> tuple[int, int]:
+def _cut_to_keys(low: int, high: int, keys: int) -> tuple[int, int]:
+    """The range [low, high) as far as there are keys; (0, 0) where nothing is left of it."""
     low, high = max(low, 0), min(high, keys)
     return (low, high) if low < high else (0, 0)
 
@@ -542,13 +540,8 @@ def stream(
     parts = []
     for group in range(groups):
         head_range, kv = slice(group * group_size, (group + 1) * group_size), slice(group, group + 1)
-        parts.append(
-            (
-                head_range,
-                (q[..., head_range, :, :], k[..., kv, :, :], v[..., kv, :, :]),
-                _of_heads(rule, head_range, heads),
-            )
-        )
+        arrays = (q[..., head_range, :, :], k[..., kv, :, :], v[..., kv, :, :])
+        parts.append((head_range, arrays, _of_heads(rule, head_range, heads)))
 
     def block(
         head_slice: slice, arrays: tuple[Array, Array, Array], rule: Rule, row_range: range, buffer: ScoreBuffer
@@ -642,7 +635,7 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
     """
     if rule.extra_keys or not isinstance(rule.offset, int):
         return [range(start, min(start + most, queries)) for start in range(0, queries, most)], most * keys
-    width = partial(_width, rule.mask, rule.offset, queries, keys)
+    width = partial(_keys_computed, rule.mask, rule.offset, queries, keys)
     ranges, largest, start = list[range](), 1, 0
     while start < queries:
         # rows further on may see more keys: a first guess is too many rows, what they see makes it too few
@@ -656,7 +649,7 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
     return ranges, largest
 
 
-def _width(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int) -> int:
+def _keys_computed(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int) -> int:
     """How many keys the rows start..stop-1 are computed over."""
     low, high = span(mask, start + offset, min(stop, queries) - 1 + offset, keys)
     return max(high - low, 1)

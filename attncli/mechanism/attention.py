@@ -147,7 +147,7 @@ def check_arguments(
         mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
         visibility=visibility,
         bias=bias_array,
-        offset=_offset(backend, offset, batch),
+        offset=_checked_offset(backend, offset, batch),
         key_lengths=lengths,
         sinks=logits,
         softmax_dtype=softmax_dtype,
@@ -156,10 +156,9 @@ def check_arguments(
 
 
 def _check_types(q: Array, k: Array, v: Array) -> None:
+    """Raise InputError unless all three have one float type; NumPy's integers mean float64."""
     dtypes = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
-    whole = not hasattr(q, "detach") and all(
-        name.startswith(("int", "uint")) for name in dtypes
-    )  # NumPy's integers mean float64
+    whole = not hasattr(q, "detach") and all(name.startswith(("int", "uint")) for name in dtypes)
     if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
         raise InputError(
             "q has dtype {dtype}, k {dtype_2}, v {dtype_3}",
@@ -172,6 +171,7 @@ def _check_types(q: Array, k: Array, v: Array) -> None:
 
 
 def _check_shapes(q: Array, k: Array, v: Array) -> None:
+    """Raise InputError for queries, keys and values whose shapes do not go together."""
     for name, array in (("q", q), ("k", k), ("v", v)):
         if array.ndim < 3:
             axis = message("query") if name == "q" else message("key")
@@ -211,10 +211,12 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
 
 
 def _wrong_shape(name: str, array: Array, expected: str) -> InputError:
+    """The error that the argument of this name has another shape."""
     return InputError("{name} has shape {array}", expected=expected, name=name, array=shape_text(array))
 
 
 def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
+    """Raise InputError unless the argument of this name broadcasts to the shape of the scores, `full`."""
     try:
         fits = np.broadcast_shapes(tuple(array.shape), full) == full
     except ValueError:
@@ -225,6 +227,7 @@ def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
 
 
 def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
+    """The mask of a window (left, right); Everywhere for none. Raises UsageError for what is no window."""
     if window is None:
         return Everywhere()
     if len(window) != 2 or not all(
@@ -237,7 +240,8 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
     return Window(left, right)
 
 
-def _offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]) -> int | Array:
+def _checked_offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]) -> int | Array:
+    """The position of query 0, or of each batch entry's, [batch..., 1, 1, 1]. Raises InputError for one too far."""
     start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
     least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
     if least < -FURTHEST or most > FURTHEST:
@@ -276,6 +280,4 @@ def check_heads(heads: int, kv_heads: int) -> None:
 
 def shape_text(array: Array) -> str:
     """An array's shape as a user writes it, such as [2, 8, 11, 64]."""
-    return (
-        str(list(np.shape(array) if not hasattr(array, "shape") else array.shape)).replace("(", "[").replace(")", "]")
-    )
+    return str(list(array.shape))

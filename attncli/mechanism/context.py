@@ -123,6 +123,7 @@ def apply_interventions(backend: Backend, interventions: Sequence[Intervention],
 
 
 def _replace_heads(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
+    """What the heads pass on, [..., head, token, v_dim], with `values` in place of what these heads do."""
     if tuple(heads) == tuple(range(mixed.shape[-3])):
         return values
     variants = np.broadcast_shapes(tuple(values.shape[:-3]), tuple(mixed.shape[:-3]))

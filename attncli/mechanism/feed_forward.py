@@ -41,6 +41,7 @@ def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias
 
 
 def _normalise_rows(backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array) -> Array:
+    """`normalise` of rows that are in memory together, [..., width]."""
     dtype = backend.dtype_of(x)
     wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
     if not norm.affine:
@@ -176,6 +177,7 @@ def _run_shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Ar
 
 
 def _multiply_gate(backend: Backend, kind: Activation, gate: Array, up: Array) -> Array:
+    """act(gate)·up, entrywise, as a new array."""
     inner = activate(backend, kind, gate)
     inner *= up
     return inner

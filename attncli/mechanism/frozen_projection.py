@@ -29,6 +29,7 @@ class Factor(Struct, frozen=True, eq=False):
     values: Floats
 
     def apply(self, x: Floats) -> Floats:
+        """x, [..., token, dim], times the numbers."""
         return x * self.values
 
     def of(self, rows: slice) -> Factor:
@@ -77,7 +78,7 @@ class FrozenHead(Struct, frozen=True, eq=False):
         return x
 
     def of(self, rows: slice) -> FrozenHead:
-        """The same of some tokens."""
+        """The same steps, of these tokens alone."""
         return FrozenHead(tuple(step.of(rows) for step in self.steps), self.constant[rows])
 
 
@@ -104,7 +105,7 @@ def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: 
     name = f"global_{side}" if apart else side
 
     def read(role: str) -> Floats:
-        return _floats(attention.backend, attention.read(role))
+        return _known_floats(attention.backend, attention.read(role))
 
     if spec.latent is not None:
         matrix = _latent_matrix(spec, spec.latent, read, side, rows, head)
@@ -145,14 +146,14 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
     made from, [token, width]. memory: whether those are another text's."""
     attention, side, rows = projection.attention, projection.side, projection.rows
     backend, spec = attention.backend, attention.spec
-    vectors = _floats(backend, x)
+    vectors = _known_floats(backend, x)
     steps: list[Step] = []
     constant = np.zeros((len(vectors), len(projection.matrix)), vectors.dtype)
     total = vectors @ projection.matrix.T
 
     def array_of(role: str) -> Floats | None:
         array = attention.find(role)
-        return None if array is None else _floats(backend, array)
+        return None if array is None else _known_floats(backend, array)
 
     def put(step: Step) -> None:
         nonlocal constant, total
@@ -178,14 +179,14 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         return FrozenHead(tuple(steps), constant)
     norm = spec.qk_norm
     if norm is not None and norm.over == "width":
-        wide = vectors @ _floats(backend, attention.read(f"{projection.name}.weight")).T
+        wide = vectors @ _known_floats(backend, attention.read(f"{projection.name}.weight")).T
         bias = array_of(f"{projection.name}.bias")
         wide = wide if bias is None else wide + bias
         if spec.clip is not None:
             wide = np.clip(wide, -spec.clip, spec.clip)
         put(Factor(1.0 / deviation(norm.norm, wide)))
         gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
-        _gain(norm.norm, None if gain is None else gain[rows], put)
+        _put_norm_weight(norm.norm, None if gain is None else gain[rows], put)
         shift(None if added is None or not norm.norm.affine else added[rows])
 
     def norm_by_head() -> None:
@@ -196,7 +197,7 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
         number = rows.start // spec.head_dim
         own = tuple(None if part is None else part[number] if part.ndim == 2 else part for part in (gain, added))
-        _gain(norm.norm, own[0], put)
+        _put_norm_weight(norm.norm, own[0], put)
         shift(own[1] if norm.norm.affine else None)
 
     by_head = norm is not None and norm.over != "width"
@@ -267,10 +268,12 @@ def _freeze_latent(
         shift(np.concatenate([bias[first : first + content], np.zeros(latent.straight)]))
 
 
-def _gain(norm: Norm, weight: Floats | None, put: Callable[[Step], None]) -> None:
+def _put_norm_weight(norm: Norm, weight: Floats | None, put: Callable[[Step], None]) -> None:
+    """Put the step that multiplies with a norm's weight, [dim]; none where it has no weight."""
     if norm.affine and weight is not None:
         put(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
 
 
-def _floats(backend: Backend, array: Array) -> Floats:
+def _known_floats(backend: Backend, array: Array) -> Floats:
+    """The array in NumPy, in float64 where the run is in it, else in float32."""
     return np.asarray(backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32)

@@ -242,7 +242,7 @@ def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Re
     )
     mixed = _convolve(part, backend.concat([q, k, v], -1), spec.activation, carry)
     q, k, v = _split(mixed, [keys, keys, spec.heads * spec.v_dim])
-    q, k = (backend.repeat(_unit(backend, _by_head(array, spec.key_heads)), group, -2) for array in (q, k))
+    q, k = (backend.repeat(_unit_vectors(backend, _by_head(array, spec.key_heads)), group, -2) for array in (q, k))
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     step = _softplus(backend, time + _wide_weight(part, "step"))
     values, strength = _by_head(v, spec.heads), _sigmoid(backend, strength)
@@ -258,7 +258,8 @@ def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Re
     strength = _sigmoid(backend, _wide_linear(part, "strength", x))
     rate = -backend.exp(_wide_weight(part, "decay")).reshape((spec.heads, 1, 1))
     step = _by_head(_softplus(backend, time + _wide_weight(part, "step")), spec.heads)
-    return _Recurrence(rate, step, _unit(backend, k), v, _unit(backend, q) * spec.dim**-0.5, strength, gate, None)
+    k, q = _unit_vectors(backend, k), _unit_vectors(backend, q) * spec.dim**-0.5
+    return _Recurrence(rate, step, k, v, q, strength, gate, None)
 
 
 def _linear_attention(part: LayerPart, spec: LinearAttention, x: Array, carry: Carry) -> _Recurrence:
@@ -329,12 +330,13 @@ def _norm_groups(part: LayerPart, spec: StateSpace, x: Array) -> Array:
     return normed.reshape(x.shape) * _wide_weight(part, "norm.weight")
 
 
-def _unit(backend: Backend, x: Array) -> Array:
+def _unit_vectors(backend: Backend, x: Array) -> Array:
     """Vectors of length 1, but for the 10⁻⁶ that keep a zero from dividing."""
     return x / backend.sqrt(backend.sum(x * x, -1) + 1e-6)
 
 
 def _softplus(backend: Backend, x: Array) -> Array:
+    """ln(1 + exp x), entrywise."""
     return backend.where(x > STRAIGHT, x, backend.log(backend.exp(backend.where(x > STRAIGHT, STRAIGHT, x)) + 1.0))
 
 

@@ -89,7 +89,7 @@ def hash_attention(
     Raises UsageError for an odd number of buckets, UnsupportedError for a mask that differs by head.
     """
     mask = Everywhere() if mask is None else mask
-    _check(rule, mask)
+    _check_rule(rule, mask)
     heads, tokens = q.shape[0], q.shape[1]
     q = backend.cast(q, "float32") if backend.dtype_of(q) in LOW_PRECISION else q
     chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
@@ -101,7 +101,7 @@ def hash_attention(
             rotations = backend.keep(directions(rule.seed, heads, q.shape[-1], rule.rounds, rule.buckets))
             buckets = backend.numpy(buckets_of(backend, q, rotations))
         order = np.argsort(buckets, axis=-1, kind="stable")
-    places = _Places(order, chunk)
+    places = _SortedTokens(order, chunk)
     keys = hash_keys(backend, q)
     i, j = places.queries[..., :, None], places.looked_at[..., None, :]
     visibility, itself = backend.keep((i >= 0) & (j >= 0)), backend.keep(np.where(i == j, ITSELF, 0.0))
@@ -131,10 +131,13 @@ def hash_attention(
     trace = HashTrace(
         keys, mixed, buckets, chunk, places.looked_at.shape[1] * chunk * places.looked_at.shape[2], empty[..., 0]
     )
-    return _with_squares(backend, trace, places, q, block.stages["weights"], shares, visibility) if dense else trace
+    if not dense:
+        return trace
+    return _add_square_stages(backend, trace, places, q, block.stages["weights"], shares, visibility)
 
 
-def _check(rule: Reformer, mask: Mask) -> None:
+def _check_rule(rule: Reformer, mask: Mask) -> None:
+    """Raise UsageError for numbers that do not fit, UnsupportedError for a mask that differs by head."""
     for name, value in (("buckets", rule.buckets), ("rounds", rule.rounds), ("chunk", rule.chunk)):
         if value is not None and value < 1:
             raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
@@ -151,7 +154,7 @@ def _check(rule: Reformer, mask: Mask) -> None:
         raise UnsupportedError("hash attention under a mask that differs by head", expected="one mask for all heads")
 
 
-class _Places:
+class _SortedTokens:
     """Where each token stands in the sorted sequence of all rounds.
 
     queries: the token at each place, [head, chunk, place], −1 for a place that fills the last
@@ -183,8 +186,14 @@ class _Places:
         return flat.reshape((self.heads, self.rounds, self.tokens, x.shape[-1]))
 
 
-def _with_squares(
-    backend: Backend, trace: HashTrace, places: _Places, q: Array, weights: Array, shares: Array, visibility: Array
+def _add_square_stages(
+    backend: Backend,
+    trace: HashTrace,
+    places: _SortedTokens,
+    q: Array,
+    weights: Array,
+    shares: Array,
+    visibility: Array,
 ) -> HashTrace:
     """The trace with the rounds' weights merged, and the scores of the pairs that were compared."""
     heads, tokens = places.heads, places.tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, assert_never
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -326,11 +326,6 @@ class ShortConvolution(Struct, frozen=True):
     name: ClassVar[str] = "short convolution"
     kernel: int
 
-    @property
-    def cells(self) -> int:
-        """Numbers of state that each token goes through."""
-        return 0
-
 
 class StateSpace(Struct, frozen=True):
     """Mamba 2: `heads` states of `head_dim` × `state` numbers, each fading by one number a token. Source: Dao and Gu,
@@ -354,11 +349,6 @@ class StateSpace(Struct, frozen=True):
     limits: tuple[float, float | None] = (0.0, None)
     factors: tuple[float, float, float, float, float] | None = None
 
-    @property
-    def cells(self) -> int:
-        """Numbers of state that each token goes through."""
-        return self.heads * self.head_dim * self.state
-
 
 class SelectiveScan(Struct, frozen=True):
     """Mamba: `inner` states of `state` numbers, each number fading by its own. Source: Gu and Dao, 2023.
@@ -374,11 +364,6 @@ class SelectiveScan(Struct, frozen=True):
     activation: Activation
     norm: Norm | None
 
-    @property
-    def cells(self) -> int:
-        """Numbers of state that each token goes through."""
-        return self.inner * self.state
-
 
 class DeltaRule(Struct, frozen=True):
     """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers to which each token adds what they do not
@@ -392,11 +377,6 @@ class DeltaRule(Struct, frozen=True):
     kernel: int
     activation: Activation
     norm: Norm
-
-    @property
-    def cells(self) -> int:
-        """Numbers of state that each token goes through."""
-        return self.heads * self.key_dim * self.v_dim
 
 
 class LinearAttention(Struct, frozen=True):
@@ -413,11 +393,6 @@ class LinearAttention(Struct, frozen=True):
     activation: Activation
     norm: Norm
 
-    @property
-    def cells(self) -> int:
-        """Numbers of state that each token goes through."""
-        return self.heads * self.dim * self.dim
-
 
 class KimiDelta(Struct, frozen=True):
     """The gated delta rule with a rate for each entry of a key: `heads` states of `dim` × `dim` numbers.
@@ -433,17 +408,29 @@ class KimiDelta(Struct, frozen=True):
     activation: Activation
     norm: Norm
 
-    @property
-    def cells(self) -> int:
-        """Numbers of state that each token goes through."""
-        return self.heads * self.dim * self.dim
-
 
 Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule | LinearAttention | KimiDelta
 """What mixes tokens without weights to show."""
 
 Recurrence: TypeAlias = StateSpace | DeltaRule | LinearAttention | KimiDelta
 """Those whose heads each have one number for each pair of tokens: implicit weights."""
+
+
+def state_size(mixer: Mixer) -> int:
+    """Numbers of state that each token goes through."""
+    match mixer:
+        case ShortConvolution():
+            return 0
+        case StateSpace(heads, head_dim, state):
+            return heads * head_dim * state
+        case SelectiveScan(inner, state):
+            return inner * state
+        case DeltaRule(heads, _, key_dim, v_dim):
+            return heads * key_dim * v_dim
+        case LinearAttention(heads, dim) | KimiDelta(heads, dim):
+            return heads * dim * dim
+        case _:
+            assert_never(mixer)
 
 
 Place: TypeAlias = Literal[

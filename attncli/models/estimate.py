@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.language import Message, message
-from attncli.mechanism.spec import Block, Experts, Mlp, SelectiveScan, Spec
+from attncli.mechanism.spec import Block, Experts, Mlp, SelectiveScan, Spec, state_size
 from attncli.models.family import Binding, TensorBinding, layer_roles
 
 if TYPE_CHECKING:
@@ -218,8 +218,8 @@ def _weights_at_once(spec: Spec, block: Block) -> int:
 def _attention_products(block: Block, tokens: int) -> int:
     """Multiply-adds of a layer's attentions and of its mixer's states."""
     products = 0
-    if block.mixer is not None and block.mixer.cells:
-        products = tokens * (STEP + block.mixer.cells * (CELLS + FADING * isinstance(block.mixer, SelectiveScan)))
+    if block.mixer is not None and state_size(block.mixer):
+        products = tokens * (STEP + state_size(block.mixer) * (CELLS + FADING * isinstance(block.mixer, SelectiveScan)))
     for attention in (block.attention, block.cross):
         if attention is not None:
             products += attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim)

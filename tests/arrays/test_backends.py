@@ -148,9 +148,9 @@ def test_affine_and_layer_norm_are_their_formulas(kind):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("packs", [True, False])
 def test_what_multiplies_by_a_weight_is_the_affine_step(dtype, packs, monkeypatch):
-    if packs and not torch_backend._packs():
+    if packs and not torch_backend._can_pack():
         pytest.skip("this torch has no weights in an order of their own")
-    monkeypatch.setattr(torch_backend, "_packs", lambda: packs)
+    monkeypatch.setattr(torch_backend, "_can_pack", lambda: packs)
     random, torch = np.random.default_rng(6), of("torch", dtype)
     x, weight, bias = random.normal(size=(70, 96)), random.normal(size=(40, 96)), random.normal(size=40)
     rows, added = torch.array(x.astype(dtype)), torch.array(bias.astype(dtype))

@@ -80,7 +80,7 @@ def test_masks_that_list_queries_go_by_row_not_by_position(backend):
     table = np.random.default_rng(0).random((3, 5)) < 0.5
     assert np.array_equal(shown(MatrixMask(table), 4, 7, 0, 5, 5, backend, row=backend.arange(0, 3)[:, None]), table)
     query, key = np.array([[[0, 1, 1]]]), np.array([[[1, 0, 1, 2, 0]]])
-    bound = SameBucket(backend.keep(query), backend.keep(key), Hashed(4))
+    bound = SameBucket(Hashed(4), backend.keep(query), backend.keep(key))
     wanted = query[0, 0][:, None] == key[0, 0][None, :]
     i, j, row = backend.arange(4, 7)[:, None], backend.arange(0, 5)[None, :], backend.arange(0, 3)[:, None]
     assert np.array_equal(backend.numpy(visible(bound, i, j, keys=5, backend=backend, row=row))[0], wanted)

@@ -148,7 +148,7 @@ def test_words_state_what_the_numbers_count():
     assert "连同自身共 3 个" in Window(2, 0).describe().spoken("zh")
     assert AllOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; and {Padding(2).describe()}"
     assert AnyOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; or {Padding(2).describe()}"
-    assert SameBucket(None, None, Hashed(4, 2)).describe() == Hashed(4, 2).describe()
+    assert SameBucket(Hashed(4, 2), None, None).describe() == Hashed(4, 2).describe()
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -34,6 +34,7 @@ from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Past
+from attncli.mechanism.spec import state_size
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
@@ -248,7 +249,7 @@ def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
     cache_width = sum(
         block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks
     )
-    states = sum(block.mixer.cells for block in spec.blocks if block.mixer is not None)
+    states = sum(state_size(block.mixer) for block in spec.blocks if block.mixer is not None)
     heads = sum(block.attention.heads for block in spec.blocks) if request.rows else 0
     prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
     numbers = states + longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads

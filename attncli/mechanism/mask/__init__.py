@@ -54,6 +54,7 @@ LARGEST = 10**9
 
 
 def _spellings(base: type[Mask] = Mask) -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
+    """The kinds below this class that people can write, each with its name and its spelling."""
     for kind in base.__subclasses__():
         if kind.spelling is not None:
             yield kind.spelling.name, (kind.spelling, kind)
@@ -69,11 +70,12 @@ def parse_mask(spec: str, *, seed: int = 0) -> Mask:
 
     seed: of the random parts of `bigbird` and `lsh`. Raises UsageError for an unknown kind or numbers it does not take.
     """
-    parts = [_parse_one(part.strip(), seed) for part in spec.split("|")]
+    parts = [_parse_kind(part.strip(), seed) for part in spec.split("|")]
     return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
 
-def _parse_one(spec: str, seed: int) -> Mask:
+def _parse_kind(spec: str, seed: int) -> Mask:
+    """The mask of a SPEC of one kind, such as "window:3". Raises UsageError for what is none."""
     name, colon, rest = spec.partition(":")
     if name not in KINDS:
         close = get_close_matches(name.lower(), KINDS, 1)

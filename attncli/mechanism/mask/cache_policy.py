@@ -133,4 +133,4 @@ class WhileReading(Mask, frozen=True):
         last = last_queries(self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap)
         whole = np.full((last.shape[0], total), total - 1)
         whole[:, prompt] = np.where(last == self.count - 1, total - 1, last)
-        return Forgotten(whole, self.policy)
+        return Forgotten(self.policy, whole)

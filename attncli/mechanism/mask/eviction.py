@@ -16,7 +16,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import InputError, UsageError
 from attncli.language import Message, message
-from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach, Spelling
+from attncli.mechanism.mask.kind import DerivedMask, Ints, Mask, Pairs, Reach, Spelling
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 WINDOW, POOL = 64, 5
@@ -174,7 +174,7 @@ class LastWindow(Eviction, frozen=True):
         pooled = ((sums[..., self.pool :] - sums[..., : -self.pool]) / self.pool).mean(1)
         order = np.argsort(-pooled, axis=-1, kind="stable")
         np.put_along_axis(last, order[:, self.budget - self.window :], first - 1, -1)
-        return Forgotten(np.repeat(last, group, 0), self)
+        return Forgotten(self, np.repeat(last, group, 0))
 
 
 @final
@@ -209,20 +209,12 @@ class ByChance(Eviction, frozen=True):
 
 
 @final
-class Forgotten(Mask, frozen=True, eq=False):
+class Forgotten(DerivedMask, frozen=True, eq=False):
     """A cache's mask once it is known what is forgotten: `last` is the last query that sees a key, [head, key]."""
 
     last: np.ndarray[Any, Any]
-    source: Mask
 
     spelling = None
-    depends_on = "vectors"
-
-    def spec(self) -> str:
-        return self.source.spec()
-
-    def describe(self) -> Message:
-        return self.source.describe()
 
     def sees(self, pairs: Pairs) -> Array:
         last = pairs.backend.keep(self.last)[:, pairs.j.reshape((-1,))]
@@ -232,7 +224,7 @@ class Forgotten(Mask, frozen=True, eq=False):
         return before(i)
 
     def of_heads(self, heads: slice) -> Mask:
-        return Forgotten(self.last[heads], self.source)
+        return Forgotten(self.source, self.last[heads])
 
 
 def unbound(mask: Mask) -> TypeError:
@@ -317,4 +309,4 @@ def forget_online(
             least = values == values.min(-1, keepdims=True)
             place = np.where(least, inside, count).argmin(-1)
             last[heads, inside[heads, place]] = query
-    return Forgotten(np.repeat(last, group, 0), source)
+    return Forgotten(source, np.repeat(last, group, 0))

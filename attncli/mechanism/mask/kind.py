@@ -140,6 +140,20 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
                 part.check_size(queries, keys)
 
 
+class DerivedMask(Mask, frozen=True):
+    """What a mask that vectors decide becomes once they are known: it is named and described as its `source` is."""
+
+    source: Mask
+
+    depends_on = "vectors"
+
+    def spec(self) -> str:
+        return self.source.spec()
+
+    def describe(self) -> Message:
+        return self.source.describe()
+
+
 def triangle(n: int) -> int:
     """1 + 2 + … + n."""
     return n * (n + 1) // 2

@@ -13,7 +13,18 @@ from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import integers, normal
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.language import Message, listing, message, plural
-from attncli.mechanism.mask.kind import Causal, Ints, Mask, Pairs, Reach, Spelling, band, everywhere, triangle
+from attncli.mechanism.mask.kind import (
+    Causal,
+    DerivedMask,
+    Ints,
+    Mask,
+    Pairs,
+    Reach,
+    Spelling,
+    band,
+    everywhere,
+    triangle,
+)
 
 
 @final
@@ -379,25 +390,17 @@ class Hashed(Mask, frozen=True):
         group_size = q.shape[0] // k.shape[0]
         keys = backend.repeat(k, group_size, 0) if group_size > 1 else k
         rotations = backend.keep(directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets))
-        return SameBucket(buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations), self)
+        return SameBucket(self, buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations))
 
 
 @final
-class SameBucket(Mask, frozen=True, eq=False):
+class SameBucket(DerivedMask, frozen=True, eq=False):
     """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head, round, key]."""
 
     query: Array
     key: Array
-    source: Hashed
 
     spelling = None
-    depends_on = "vectors"
-
-    def spec(self) -> str:
-        return self.source.spec()
-
-    def describe(self) -> Message:
-        return self.source.describe()
 
     def sees(self, pairs: Pairs) -> Array:
         # [head, round, rows, 1] against [head, round, 1, columns], any round
@@ -406,7 +409,7 @@ class SameBucket(Mask, frozen=True, eq=False):
         return pairs.backend.any(same, 1)[:, 0]
 
     def of_heads(self, heads: slice) -> Mask:
-        return SameBucket(self.query[heads], self.key[heads], self.source)
+        return SameBucket(self.source, self.query[heads], self.key[heads])
 
 
 @final

@@ -90,7 +90,7 @@ def biases(config: Config) -> tuple[str, ...]:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What its configs do not say twice: which layers attend."""
+    """The config's keys that GGUF files do not have: which layers attend is not said twice."""
     return {"layer_types": None}
 
 
@@ -148,7 +148,7 @@ def _scaled_state_space(config: Config) -> StateSpace:
 
 
 def _multipliers(config: Config, key: str, count: int) -> list[float]:
-    """So many multipliers; 1 each where the config is silent."""
+    """The `count` multipliers of a key; 1 each where the config is silent."""
     return [float(number) for number in config.list_of(key, kind=(int, float), count=count) or [1.0] * count]
 
 
@@ -211,9 +211,11 @@ def _selective_scan(config: Config) -> SelectiveScan:
 
 
 def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files of Jamba say by their tensors: which layers attend and which have experts, in even steps.
+    """The config's keys that GGUF files of Jamba say by their tensors: which layers attend and which have experts, in
+    even steps.
 
     Raises UnsupportedError for uneven steps.
+
     """
     keys: dict[str, object] = {"num_experts": metadata.own("expert_count") or 1}
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):

@@ -74,7 +74,7 @@ FIXED = {
 def spec(config: Config) -> Spec:
     """The Spec of a BART: the encoder, with the decoder inside."""
     norm = Norm("layer", 1e-5)
-    embedding = Embedding(scale=scale(config), positions="learned", position_offset=2, norm=norm)
+    embedding = Embedding(scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm)
     return encoder_decoder(config, norm, embedding)
 
 
@@ -88,8 +88,9 @@ def encoder_decoder(
     positions: int = 1024,
     before: bool = False,
 ) -> Spec:
-    """Both sides around their embedding. start, activation, positions: what the config means by silence. before:
-    whether norms come before each part and after the last layer, in place of after each part."""
+    """The Spec of an encoder with its decoder, around their embedding. start, activation, positions: what the config
+    means by silence. before: whether norms come before each part and after the last layer, in place of after each
+    part."""
     width = config.whole("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
     function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
@@ -125,7 +126,7 @@ def encoder_decoder(
     return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head))
 
 
-def scale(config: Config, *, default: bool = False) -> float:
+def embedding_scale(config: Config, *, default: bool = False) -> float:
     """What token vectors are multiplied with. default: whether they are scaled where the config is silent."""
     return config.whole("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
@@ -156,7 +157,7 @@ MBART_FIXED = {
 def mbart(config: Config) -> Spec:
     """mBART: BART with norms before each part. Source: Liu et al., 2020."""
     norm = Norm("layer", 1e-5)
-    embedding = Embedding(scale=scale(config), positions="learned", position_offset=2, norm=norm)
+    embedding = Embedding(scale=embedding_scale(config), positions="learned", position_offset=2, norm=norm)
     return encoder_decoder(config, norm, embedding, before=True)
 
 
@@ -176,7 +177,10 @@ def m2m_100(config: Config) -> Spec:
     """
     padding = config.whole("pad_token_id", default=1, least=0)
     embedding = Embedding(
-        scale=scale(config, default=True), positions="timescales", position_offset=padding + 1, padding=padding
+        scale=embedding_scale(config, default=True),
+        positions="timescales",
+        position_offset=padding + 1,
+        padding=padding,
     )
     both = encoder_decoder(config, Norm("layer", 1e-5), embedding, activation="relu", before=True)
     decoder = None if both.decoder is None else replace(both.decoder, max_positions=None)
@@ -193,7 +197,7 @@ MARIAN_FIXED = {
 def marian(config: Config) -> Spec:
     """Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al.,
     2018."""
-    embedding = Embedding(scale=scale(config), positions="halves")
+    embedding = Embedding(scale=embedding_scale(config), positions="halves")
     both = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
     decoder_vocabulary = config.whole("decoder_vocab_size", default=both.vocabulary)
     if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
@@ -211,7 +215,7 @@ PEGASUS_FIXED = {
 
 def pegasus(config: Config) -> Spec:
     """Pegasus: mBART with sinusoidal positions and no norm on the embedding. Source: Zhang et al., 2020."""
-    embedding = Embedding(scale=scale(config), positions="halves")
+    embedding = Embedding(scale=embedding_scale(config), positions="halves")
     return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=0, before=True)
 
 
@@ -226,7 +230,7 @@ BLENDERBOT_FIXED = {
 def blenderbot(config: Config) -> Spec:
     """BlenderBot: mBART with positions from row 0 and no norm on the embedding. Source: Roller et al., 2020."""
     config.get("do_blenderbot_90_layernorm", "unk_token_id")  # of the smaller models, which are a family of their own
-    embedding = Embedding(scale=scale(config), positions="learned")
+    embedding = Embedding(scale=embedding_scale(config), positions="learned")
     return encoder_decoder(config, Norm("layer", 1e-5), embedding, start=1, positions=128, before=True)
 
 

@@ -60,12 +60,12 @@ def spec(config: Config) -> Spec:
         groups_chosen=groups_chosen or 1 if by_group else 1,
     )
     part = experts(config, routing, count=64, shared_count=2, width=1407, renormalise=False)
-    return latent(config, part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
+    return latent_decoder(config, part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
 
 
 def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
-    """Experts scored one by one, with corrections to their choice. factor, groups, groups_chosen: what the config means
-    by silence."""
+    """The routing of experts that are scored one by one, with corrections to their choice. factor, groups,
+    groups_chosen: what the config means by silence."""
     return Routing(
         "sigmoid",
         factor=config.number("routed_scaling_factor", default=factor),
@@ -118,7 +118,7 @@ def experts(
     )
 
 
-def latent(
+def latent_decoder(
     config: Config,
     mixture: Experts,
     *,
@@ -181,12 +181,14 @@ def deepseek_v3(config: Config) -> Spec:
     part = experts(config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8)
     neighbours = config.flag("rope_interleave", default=True)
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
-    return latent(config, part, pairing="adjacent" if neighbours else "half", dense=3, kv_heads=128, biases=biases)
+    return latent_decoder(
+        config, part, pairing="adjacent" if neighbours else "half", dense=3, kv_heads=128, biases=biases
+    )
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files call otherwise: the sizes of heads, in older files in place of narrow vectors, and
-    how experts are chosen."""
+    """The config's keys that GGUF files call otherwise: the sizes of heads, in older files in place of narrow vectors,
+    and how experts are chosen."""
     own, scores = metadata.own, {1: "softmax", 2: "sigmoid"}
     rotated, whole = own("rope.dimension_count"), own("attention.key_length_mla") or own("attention.key_length")
     known = isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole

@@ -38,7 +38,7 @@ def spec(config: Config) -> Spec:
 
 
 def embedding(config: Config) -> Embedding:
-    """Token vectors times √d_model."""
+    """The embedding: token vectors times √d_model."""
     return Embedding(scale=config.whole("hidden_size") ** 0.5)
 
 
@@ -88,7 +88,7 @@ def gemma2(config: Config) -> Spec:
 
 
 def gemma2_mlp(config: Config) -> Mlp:
-    """The gated feed-forward part."""
+    """The gated feed-forward part, with the activation of `hidden_activation` alone."""
     config.get("hidden_act")  # a leftover in files; `hidden_activation` counts
     activation = config.choice("hidden_activation", among=ACTIVATIONS, default="gelu_pytorch_tanh")
     return Mlp(config.whole("intermediate_size"), activation, gated=True)
@@ -100,8 +100,9 @@ def query_scale(config: Config) -> float:
 
 
 def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
-    """What GGUF files leave out: the scale of the scores, of the head's width but in the model of 27 billion weights,
-    which has this many layers: there it is the width shared out among the heads. EmbeddingGemma sees both ways."""
+    """The config's keys that GGUF files leave out: the scale of the scores, of the head's width but in the model of 27
+    billion weights, which has this many layers: there it is the width shared out among the heads. EmbeddingGemma sees
+    both ways."""
     width, heads = metadata.own("embedding_length"), metadata.own("attention.head_count")
     largest = metadata.own("block_count") == largest_depth and isinstance(width, int) and isinstance(heads, int)
     return {
@@ -199,7 +200,7 @@ def t5gemma(config: Config) -> Spec:
     side_config = _side_config(config, "decoder")
     decoder = gemma2(side_config)
     start = side_config.whole("bos_token_id", default=2, least=0)
-    blocks = tuple(_crossing(block, encoder.d_model) for block in decoder.blocks)
+    blocks = tuple(_with_cross_attention(block, encoder.d_model) for block in decoder.blocks)
     assert decoder.head is not None
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
     _settle_side(config, side_config)
@@ -232,7 +233,7 @@ def _both_ways(block: Block) -> Block:
     return replace(block, attention=replace(block.attention, mask=mask))
 
 
-def _crossing(block: Block, width: int) -> Block:
+def _with_cross_attention(block: Block, width: int) -> Block:
     """A layer of the decoder, whose cross-attention reads vectors of the encoder's width, wherever they stand."""
     cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
     norm = block.norms["attn.in"]

@@ -16,11 +16,11 @@ NAMES = llama.NAMES.with_roles({"mlp.gate mlp.up": Concat("mlp.gate_up_proj")}, 
 
 def spec(config: Config) -> Spec:
     """The Spec of a GLM."""
-    return partly_rotated(config, llama.BEFORE)
+    return half_rotated_decoder(config, llama.BEFORE)
 
 
-def partly_rotated(config: Config, places: tuple[Place, ...]) -> Spec:
-    """The model with its norm at these places."""
+def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
+    """The model whose heads rotate by half, with its norm at these places of each layer."""
     norm = llama.rms(config, default=1.5625e-7)
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
@@ -34,7 +34,7 @@ GLM4_NAMES = NAMES.with_roles({"attn.out": "post_self_attn_layernorm", "mlp.out"
 
 def glm4(config: Config) -> Spec:
     """GLM-4-0414: GLM with norms on both sides of each part. Source: GLM Team, 2025."""
-    return partly_rotated(config, ("attn.in", "attn.out", "mlp.in", "mlp.out"))
+    return half_rotated_decoder(config, ("attn.in", "attn.out", "mlp.in", "mlp.out"))
 
 
 GLM4_MOE_NAMES = replace(
@@ -67,7 +67,7 @@ def glm4_moe(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files say by silence: that shares need not sum to 1."""
+    """The config's keys that GGUF files say by silence: that shares need not sum to 1."""
     return {"norm_topk_prob": bool(metadata.own("expert_weights_norm"))}
 
 

@@ -16,7 +16,7 @@ from attncli.models.family import Concat, Family, PerExpert
 
 def spec(config: Config) -> Spec:
     """The Spec of a Granite."""
-    return around(config, block(config))
+    return whole_model(config, block(config))
 
 
 def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = True) -> Block:
@@ -27,7 +27,7 @@ def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = T
     return replace(layer, branch_scale=config.number("residual_multiplier", default=1.0))
 
 
-def around(config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None) -> Spec:
+def whole_model(config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None) -> Spec:
     """The model around its layers, its multipliers 1 where the config is silent. biases: None for what it says."""
     embedding = Embedding(scale=config.number("embedding_multiplier", default=1.0))
     logit_scale = 1.0 / config.number("logits_scaling", default=1.0)
@@ -49,7 +49,7 @@ def granitemoe(config: Config) -> Spec:
 
     The shares of the chosen experts sum to 1.
     """
-    return around(config, block(config, llama.experts(config, count=8, per_token=2)))
+    return whole_model(config, block(config, llama.experts(config, count=8, per_token=2)))
 
 
 GRANITEMOEHYBRID_NAMES = GRANITEMOE_NAMES.with_roles(
@@ -76,7 +76,7 @@ def granitemoehybrid(config: Config) -> Spec:
         raise config.refuse("layer_types", ", ".join(KINDS))
     attending = block(config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope")
     blocks = [attending if KINDS[kind] else attending.mixing(mixer) for kind in kinds]
-    return around(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
+    return whole_model(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))
 
 
 def _shared_experts(config: Config) -> Mlp | Experts:
@@ -92,7 +92,7 @@ def _shared_experts(config: Config) -> Mlp | Experts:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files say by silence: that there are no experts."""
+    """The config's keys that GGUF files say by silence: that there are no experts."""
     return {"num_local_experts": metadata.own("expert_count") or 0}
 
 

@@ -12,7 +12,7 @@ NAMES = llama.NAMES.with_roles({"attn.q_norm": "self_attn.query_layernorm", "att
 
 def spec(config: Config) -> Spec:
     """The Spec of a Hunyuan."""
-    return around(config, block(config))
+    return whole_model(config, block(config))
 
 
 def block(config: Config, mlp: Experts | None = None) -> Block:
@@ -22,7 +22,7 @@ def block(config: Config, mlp: Experts | None = None) -> Block:
     return llama.block(config, position=position, qk_norm=QkNorm(norm, after=True), norm=norm, mlp=mlp)
 
 
-def around(config: Config, blocks: Block | list[Block]) -> Spec:
+def whole_model(config: Config, blocks: Block | list[Block]) -> Spec:
     """The model around its layers."""
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     config.get("eod_token_id")
@@ -57,7 +57,7 @@ def hunyuan_v1_moe(config: Config) -> Spec:
         block(config, Experts(count, best, width, activation, renormalise=True, shared=shared))
         for count, best in zip(counts, chosen, strict=True)
     ]
-    return around(config, blocks)
+    return whole_model(config, blocks)
 
 
 def _by_layer(config: Config, layers: int, *keys: str) -> list[int]:

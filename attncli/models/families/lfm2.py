@@ -43,10 +43,10 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of an LFM2."""
-    return around(config, [_mlp(config)] * llama.depth(config))
+    return whole_model(config, [_mlp(config)] * llama.depth(config))
 
 
-def around(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
+def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     """The model around the feed-forward parts of its layers. Convolutions alone may have biases."""
     count = len(parts)
     attending = config.list_of("full_attn_idxs", kind=int)
@@ -107,7 +107,7 @@ def lfm2_moe(config: Config) -> Spec:
         ),
     )
     first = config.whole("num_dense_layers", default=2, least=0)
-    return around(config, [dense if layer < first else experts for layer in range(llama.depth(config))])
+    return whole_model(config, [dense if layer < first else experts for layer in range(llama.depth(config))])
 
 
 FAMILIES = {

@@ -96,8 +96,8 @@ def _experts(config: Config) -> Experts:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files leave out: which models norm queries and keys, and that those without windows rotate in all
-    layers."""
+    """The config's keys that GGUF files leave out: which models norm queries and keys, and that those without windows
+    rotate in all layers."""
     own = metadata.own
     keys: dict[str, object] = {
         "intermediate_size": own("expert_feed_forward_length"),

@@ -47,7 +47,7 @@ def exaone4(config: Config) -> Spec:
 
 
 def exaone4_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files leave out: that a model without a window has none."""
+    """The config's keys that GGUF files leave out: that a model without a window has none."""
     if metadata.own("attention.sliding_window"):
         return {}
     return {"sliding_window": None, "layer_types": [GLOBAL] * metadata.layers()}

@@ -27,8 +27,8 @@ def spec(config: Config) -> Spec:
     return replace(
         base,
         blocks=tuple(
-            replace(block, attention=attention_with_globals(within(block.attention, reach), first_tokens(config)))
-            for block, reach in zip(base.blocks, reaches(config, len(base.blocks)), strict=True)
+            replace(block, attention=attention_with_globals(with_window(block.attention, reach), first_tokens(config)))
+            for block, reach in zip(base.blocks, window_reaches(config, len(base.blocks)), strict=True)
         ),
     )
 
@@ -39,12 +39,12 @@ def first_tokens(config: Config) -> tuple[int, ...]:
     return (0,) if isinstance(architectures, list) and FIRST_IS_GLOBAL in architectures else ()
 
 
-def within(attention: Attention, reach: int) -> Attention:
-    """The attention of tokens that see so many on either side."""
+def with_window(attention: Attention, reach: int) -> Attention:
+    """The attention with a window of `reach` tokens on either side, and no global tokens yet."""
     return replace(attention, mask=Window(reach, reach), own_global=())
 
 
-def reaches(config: Config, layers: int) -> list[int]:
+def window_reaches(config: Config, layers: int) -> list[int]:
     """How far a token of each layer sees to either side: half of its window.
 
     Raises InputError for windows that are odd or not one a layer.
@@ -86,8 +86,8 @@ def led(config: Config) -> Spec:
     norm = Norm("layer", 1e-5)
     both = bart.encoder_decoder(config, norm, Embedding(positions="learned", norm=norm))
     blocks = (
-        replace(block, attention=within(block.attention, reach))
-        for block, reach in zip(both.blocks, reaches(config, len(both.blocks)), strict=True)
+        replace(block, attention=with_window(block.attention, reach))
+        for block, reach in zip(both.blocks, window_reaches(config, len(both.blocks)), strict=True)
     )
     assert both.decoder is not None
     decoder = replace(both.decoder, max_positions=config.whole("max_decoder_position_embeddings", default=1024))

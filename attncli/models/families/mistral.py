@@ -52,12 +52,13 @@ def ministral3(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files say by silence: that there is no window."""
+    """The config's keys that GGUF files say by silence: that there is no window."""
     return {"sliding_window": metadata.own("attention.sliding_window")}
 
 
 def ministral3_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files call otherwise: how much queries grow stands among the parameters of the rotary embedding."""
+    """The config's keys that GGUF files call otherwise: how much queries grow stands among the parameters of the rotary
+    embedding."""
     own = metadata.own
     stretched = {
         "rope_type": own("rope.scaling.type"),

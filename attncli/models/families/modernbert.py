@@ -70,7 +70,8 @@ def spec(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files call otherwise: windows, activations, and the two bases of the rotary embedding."""
+    """The config's keys that GGUF files call otherwise: windows, activations, and the two bases of the rotary
+    embedding."""
     own, pattern = metadata.own, metadata.own("attention.sliding_window_pattern")
     stated = {
         "local_attention": own("attention.sliding_window"),

@@ -100,7 +100,7 @@ def _layer_types(config: Config) -> list[str]:
 
 
 def _state_space(config: Config, norm: Norm) -> StateSpace:
-    """Mamba 2; its time steps have a lower limit."""
+    """The Mamba 2 of the config; its time steps have a lower limit."""
     heads = config.whole("mamba_num_heads", default=128, most=2**16)
     return StateSpace(
         heads,

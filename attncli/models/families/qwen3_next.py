@@ -44,7 +44,7 @@ def spec(config: Config) -> Spec:
     normed = config.flag("norm_topk_prob", default=True)
     experts = qwen2.shared_experts(config, count=512, per_token=10, width=512, shared_width=512, renormalise=normed)
     mixed = qwen2.has_experts(config)
-    return around(config, [experts if mixture else llama.gated_mlp(config, default=5632) for mixture in mixed])
+    return whole_model(config, [experts if mixture else llama.gated_mlp(config, default=5632) for mixture in mixed])
 
 
 def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
@@ -57,7 +57,7 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
     return kinds
 
 
-def around(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
+def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
     """The model around the feed-forward parts of its layers. kv_heads: how many the config means by silence."""
     every = config.whole("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
@@ -106,7 +106,7 @@ QWEN3_5_TEXT_NAMES = replace(
 def qwen3_5_text(config: Config) -> Spec:
     """Qwen3.5 (text): Qwen3-Next whose projections are tensors of their own, without experts. Source: Qwen Team,
     2026."""
-    return around(config, [llama.gated_mlp(config, default=12288)] * llama.depth(config), kv_heads=4)
+    return whole_model(config, [llama.gated_mlp(config, default=12288)] * llama.depth(config), kv_heads=4)
 
 
 QWEN3_5_MOE_TEXT_NAMES = replace(
@@ -123,7 +123,7 @@ def qwen3_5_moe_text(config: Config) -> Spec:
     """Qwen3.5 with experts (text), in every layer. Source: Qwen Team, 2026."""
     experts = qwen2.shared_experts(config, count=256, per_token=8, width=512, shared_width=512, renormalise=True)
     config.get("intermediate_size")  # of layers without experts, which it has none of
-    return around(config, [experts] * llama.depth(config))
+    return whole_model(config, [experts] * llama.depth(config))
 
 
 FAMILIES = {

@@ -113,9 +113,11 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
 
 
 def _mlp(config: Config, default: str) -> Mlp:
-    """`feed_forward_proj` is an activation or gated-activation; gated-gelu means the approximation by tanh.
+    """The feed-forward part: `feed_forward_proj` is an activation or gated-activation; gated-gelu means the
+    approximation by tanh.
 
     What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in transformers.
+
     """
     words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
     spelling = config.get("feed_forward_proj") or default
@@ -139,8 +141,8 @@ def umt5(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """What GGUF files call otherwise, and what llama.cpp takes for granted: how far distances are told apart, and which
-    activation a gated part has."""
+    """The config's keys that GGUF files call otherwise, and what llama.cpp takes for granted: how far distances are
+    told apart, and which activation a gated part has."""
     own, tensors = metadata.own, metadata.tensors
     gated = "enc.blk.0.ffn_gate.weight" in tensors
     decoding = "dec.output_norm.weight" in tensors
