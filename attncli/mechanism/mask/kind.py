@@ -145,6 +145,7 @@ class DerivedMask(Mask, frozen=True):
 
     source: Mask
 
+    spelling = None
     depends_on = "vectors"
 
     def spec(self) -> str:
