@@ -118,11 +118,20 @@ class TorchBackend:
     def exp(self, array: Tensor, *, out: Tensor | None = None) -> Tensor:
         return torch.exp(array, out=out)
 
-    log = staticmethod(torch.log)
-    sqrt = staticmethod(torch.sqrt)
-    tanh = staticmethod(torch.tanh)
-    erf = staticmethod(torch.erf)
-    isfinite = staticmethod(torch.isfinite)
+    def log(self, array: Tensor) -> Tensor:
+        return torch.log(array)
+
+    def sqrt(self, array: Tensor) -> Tensor:
+        return torch.sqrt(array)
+
+    def tanh(self, array: Tensor) -> Tensor:
+        return torch.tanh(array)
+
+    def erf(self, array: Tensor) -> Tensor:
+        return torch.erf(array)
+
+    def isfinite(self, array: Tensor) -> Tensor:
+        return torch.isfinite(array)
 
     def max(self, array: Tensor, axis: int) -> Tensor:
         if array.shape[axis] == 0:
