@@ -26,7 +26,7 @@ def run_block(
 
     A block without residual gives its last branch's output, whose width may differ.
     """
-    rows, block_input = context.query_rows, hidden
+    block_input = hidden
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
     def watch(point: str, x: Array) -> Array:
@@ -52,14 +52,14 @@ def run_block(
     )
     if block.instead:
         stages, empty = _without_heads(attention, entering, context)
-        no_output = backend.full(tuple(entering[..., rows, :].shape), 0.0, backend.dtype_of(entering))
+        no_output = backend.full(tuple(context.queries_of(entering).shape), 0.0, backend.dtype_of(entering))
         out = stages["out"] = no_output if mixed is None else mixed
     else:
         stages, empty = mix_heads(attention, entering, None, context, layer)
         _add_output(attention, stages)
         out = apply_norm("attn.out", stages["out"])
         out = out if mixed is None else out + mixed
-    hidden, entering, before = (vectors[..., rows, :] for vectors in (hidden, entering, block_input))
+    hidden, entering, before = map(context.queries_of, (hidden, entering, block_input))
     cross = None
     if block.parallel and block.mlp is not None:
         mlp = block.mlp
@@ -95,7 +95,7 @@ def run_block(
         output = run_mlp()
         if block.convolution is not None:
             part = LayerPart(backend, weights, "conv")
-            beside = watch("conv", convolve(part, block.convolution, block_input)[..., rows, :])
+            beside = watch("conv", context.queries_of(convolve(part, block.convolution, block_input)))
             output = part.normalise(block.convolution.norm, "norm", watch("conv.norm", output + beside))
         # NumPy's bfloat16 is wider after a product with a plain number
         return backend.cast(output, backend.dtype) if backend.dtype in LOW_PRECISION else output
@@ -144,7 +144,7 @@ def mix_heads(
         stages |= square_stages
     stages["mixed"] = apply_interventions(backend, interventions, mixed)
     if spec.gated:
-        gate = attention.split_heads(attention.linear("gate", x[..., context.query_rows, :]), spec.heads)
+        gate = attention.split_heads(attention.linear("gate", context.queries_of(x)), spec.heads)
         stages["gate"] = (backend.tanh(gate * 0.5) + 1.0) * 0.5
         stages["gated"] = stages["mixed"] * stages["gate"]
     return stages, empty
@@ -167,13 +167,13 @@ def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) 
         context.past[layer, "mixer"] = tuple(carry.after)
     if context.on_activation is not None:
         context.on_activation(layer, "mixer", mixed)
-    return mixed[..., context.query_rows, :]
+    return context.queries_of(mixed)
 
 
 def _without_heads(attention: LayerAttention, x: Array, context: Context) -> tuple[dict[str, Array], Array]:
     """The stages of a layer that does not attend: those of no heads, so that whoever goes through heads finds none."""
     backend, spec, count = attention.backend, attention.spec, x.shape[-2]
-    queries, keys = len(range(count)[context.query_rows]), count if context.past is None else context.length
+    queries, keys = len(range(count)[context.asking or slice(None)]), count if context.past is None else context.length
 
     def stage(rows: int, width: int) -> Array:
         return backend.full((*x.shape[:-2], 0, rows, width), 0.0, backend.dtype_of(x))

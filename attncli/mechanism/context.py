@@ -186,7 +186,9 @@ class Context(Struct, frozen=True, eq=False):
     asking: slice | None = None
     on_activation: Callable[[int, str, Array], None] | None = None
 
-    @property
-    def query_rows(self) -> slice:
-        """The positions within the text that are computed as queries; all of them where none are singled out."""
-        return slice(None) if self.asking is None else self.asking
+    def queries_of(self, x: Array) -> Array:
+        """The rows of x, [..., token, width], of the tokens that are computed as queries.
+
+        It is x itself where none are singled out: a tensor that several roles share is multiplied once with one array.
+        """
+        return x if self.asking is None else x[..., self.asking, :]

@@ -246,13 +246,13 @@ def project(attention: LayerAttention, x: Array, memory: Array | None, context: 
     x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
     """
     backend, spec = attention.backend, attention.spec
-    source, rows = x if memory is None else memory, context.query_rows
-    positions = context.positions[rows]
-    x = x[..., rows, :] if memory is None else x
+    source = x if memory is None else memory
+    positions = context.positions[context.asking or slice(None)]
+    x = context.queries_of(x) if memory is None else x
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
         q, k, v, vectors = project_with_places(attention, spec.position, source)
-        q = q[..., rows, :]
+        q = context.queries_of(q)
     elif spec.latent is None:
         q, k, v = (attention.linear(name, entering) for name, entering in (("q", x), ("k", source), ("v", source)))
     else:
@@ -269,7 +269,7 @@ def project(attention: LayerAttention, x: Array, memory: Array | None, context: 
         q, k = (_norm_heads(attention, by_head.norm, name, part) for name, part in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in rotations_of(backend, spec.position, context))
-        q = rotate(backend, spec.position, q, cos[..., rows, :], sin[..., rows, :])
+        q = rotate(backend, spec.position, q, context.queries_of(cos), context.queries_of(sin))
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
             cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
