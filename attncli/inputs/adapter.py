@@ -96,6 +96,7 @@ class MergedRows:
         self._count = base.info(name).shape[0]
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the tensor, as `Recipe` has them."""
         if start == 0 and stop == self._count:
             matrix = self._base.read(self._name, "float64")
         else:
@@ -110,6 +111,7 @@ class MergedRows:
         return matrix
 
     def _delta(self, change: _Change, start: int, stop: int) -> Array:
+        """What a change adds to the rows start..stop-1."""
         parts = change.parts
         if "table_a" in parts:  # [rank, vocabulary] and [width, rank]
             delta = parts["table_a"][:, start:stop].T @ parts["table_b"].T
@@ -129,6 +131,7 @@ class ShiftedBias:
         self._base, self._name, self._shifts = base, name, shifts
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the tensor, as `Recipe` has them."""
         return sum(self._shifts, self._base.read(self._name, "float64"))
 
 
@@ -141,6 +144,7 @@ class ReplacedTensor:
         self._array = array
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the tensor, as `Recipe` has them."""
         return self._array
 
 
@@ -197,7 +201,7 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         self.base.close()
 
 
-def adapted(base: Checkpoint, requests: Sequence[AdapterRequest]) -> AdaptedCheckpoint:
+def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> AdaptedCheckpoint:
     """A checkpoint with these adapters merged into it, one after the other.
 
     Raises InputError for a folder that holds none, for tensors that fit no matrix of the base, and for shapes that
@@ -221,11 +225,11 @@ def adapted(base: Checkpoint, requests: Sequence[AdapterRequest]) -> AdaptedChec
         )
         for change in matrix_changes:
             if not _fits(shape[::-1] if in_out else shape, change.parts):
-                raise _misfit(base, name, change.parts)
+                raise _misfit_error(base, name, change.parts)
         recipes[name] = MergedRows(base, name, matrix_changes, in_out=in_out)
     for name, bias_shifts in shifts.items():
         if any(shift.shape != base.info(name).shape for shift in bias_shifts):
-            raise _misfit(base, name, {"shift": bias_shifts[0]})
+            raise _misfit_error(base, name, {"shift": bias_shifts[0]})
         recipes[name] = ShiftedBias(base, name, bias_shifts)
     return AdaptedCheckpoint(base, recipes, [request.label for request in requests])
 
@@ -254,16 +258,16 @@ def _read_adapter(
         raise InputError("this folder holds no adapter", where=str(folder), expected=WEIGHTS)
     modules: dict[str, dict[str, Array]] = {}
     for name, array in tensor_file(guarded_path(real, WEIGHTS)).tensors().items():
-        module, part = _part_of(name)
+        module, part = _module_and_part(name)
         if part == "whole":
-            target = _target(base, module, str(folder))
+            target = _base_tensor(base, module, str(folder))
             if base.info(target).shape != array.shape:
-                raise _misfit(base, target, {"whole": array})
+                raise _misfit_error(base, target, {"whole": array})
             recipes[target] = ReplacedTensor(array.astype(np.float64))
         else:
             modules.setdefault(module, {})[part] = array.astype(np.float64)
     for module, parts in modules.items():
-        target = _target(base, f"{module}.weight", str(folder))
+        target = _base_tensor(base, f"{module}.weight", str(folder))
         first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
         if first not in parts or second not in parts:
             raise InputError(
@@ -273,13 +277,13 @@ def _read_adapter(
                 module=repr(module),
                 part=repr(first if first not in parts else second),
             )
-        scale = _scale(config, module, parts[first].shape[0], where) * request.weight
+        scale = _change_scale(config, module, parts[first].shape[0], where) * request.weight
         shift = parts.pop("shift", None)
         if "magnitude" in parts:
             parts["magnitude"] = parts["magnitude"].reshape(-1)
         changes.setdefault(target, []).append(_Change(scale, bool(config.get("fan_in_fan_out")), parts))
         if shift is not None:
-            shifts.setdefault(_target(base, f"{module}.bias", str(folder)), []).append(shift * scale)
+            shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(shift * scale)
 
 
 def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
@@ -290,33 +294,34 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
     for key, value in config.items():
         if key not in PLAIN and value not in (None, False, [], {}):
             raise UnsupportedError(
-                _setting(key, value), where=where, expected="an adapter of B·A, its scale and its magnitudes"
+                _config_setting(key, value), where=where, expected="an adapter of B·A, its scale and its magnitudes"
             )
     if config.get("use_dora") and request.weight != 1:
         what = message("an adapter with magnitudes has no share of {weight:g}", weight=request.weight)
         raise UnsupportedError(what, where=str(request.folder), expected="the whole adapter, without a weight")
 
 
-def _setting(key: str, value: object) -> Message:
+def _config_setting(key: str, value: object) -> Message:
+    """The words about a key of the config whose value is refused."""
     return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
 
 
-def _scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
+def _change_scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
     """What B·A of a module is multiplied by."""
     alpha = config.get("lora_alpha")
     patterns = config.get("alpha_pattern") or {}
     for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
         if not NAME.fullmatch(pattern):  # PEFT takes any expression, and one can be written that never ends
-            raise UnsupportedError(_setting("alpha_pattern", pattern), where=where, expected="names of modules")
+            raise UnsupportedError(_config_setting("alpha_pattern", pattern), where=where, expected="names of modules")
         if f".{module}".endswith("." + pattern.removeprefix("^").removesuffix("$")):
             alpha = value
             break
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < LARGEST_WEIGHT or rank < 1:
-        raise InputError(_setting("lora_alpha", alpha), where=where, expected="a number")
+        raise InputError(_config_setting("lora_alpha", alpha), where=where, expected="a number")
     return float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
 
 
-def _part_of(name: str) -> tuple[str, str]:
+def _module_and_part(name: str) -> tuple[str, str]:
     """The module that a tensor changes, and as what; "whole" for a tensor that takes another's place."""
     short = name.removeprefix(PREFIX)
     for end, part in PARTS.items():
@@ -325,7 +330,7 @@ def _part_of(name: str) -> tuple[str, str]:
     return short.replace(".base_layer.", ".").replace(".modules_to_save.", "."), "whole"
 
 
-def _target(base: Checkpoint, name: str, where: str) -> str:
+def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
     """The base's tensor that a name of the adapter means: classes put words before it, or leave them out."""
     names = base.names()
     words = name.split(".")
@@ -350,7 +355,8 @@ def _fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
     return whole and ("magnitude" not in parts or parts["magnitude"].shape == (shape[0],))
 
 
-def _misfit(base: Checkpoint, name: str, parts: Mapping[str, Array]) -> InputError:
+def _misfit_error(base: Checkpoint, name: str, parts: Mapping[str, Array]) -> InputError:
+    """The error about a tensor of the base that these parts of a change do not fit."""
     info: TensorInfo = base.info(name)
     return InputError(
         "tensor {name} has shape {shape}, and the adapter changes it by {parts}",

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
 from attncli.extras import install_command
@@ -109,14 +108,17 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         raise InputError("the tools of this chat are no list", where=where, expected="a list of JSON schemas")
     if not value:
         raise InputError("this chat has no messages", where=where, expected="at least one")
-    return Chat([_message(entry, number, where) for number, entry in enumerate(value)], tools or None, where)
+    return Chat([_checked_message(entry, number, where) for number, entry in enumerate(value)], tools or None, where)
 
 
 def _refuse_constant(word: str) -> float:
+    """What JSON does for NaN and Infinity: raises ValueError."""
     raise ValueError(word)
 
 
-def _message(entry: Any, number: int, where: str) -> dict[str, Any]:
+def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
+    """A message as templates read it, without what is null. number: its place, for errors. Raises InputError for one
+    without a role or a text."""
     place = message("{file}, message {number}", file=where, number=number)
     if not isinstance(entry, dict) or not isinstance(entry.get("role"), str) or not entry["role"]:
         raise InputError(
@@ -145,12 +147,11 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
     Raises:
         InputError: Where there is none, and for a file that cannot be read.
     """
-    folder = Path(tokenizer.name).parent if isinstance(tokenizer, PieceTokenizer) else None
-    folder = Path(tokenizer.name).parent if folder is None and Path(tokenizer.name).suffix == ".json" else folder
+    path = Path(tokenizer.name)
+    folder = path.parent if isinstance(tokenizer, PieceTokenizer) or path.suffix == ".json" else None
     settings: dict[str, Any] = {}
-    path = None if folder is None else folder / "tokenizer_config.json"
-    if path is not None and is_there(path):
-        settings = read_object(path, what=message("a tokenizer_config.json"))
+    if folder is not None and is_there(folder / "tokenizer_config.json"):
+        settings = read_object(folder / "tokenizer_config.json", what=message("a tokenizer_config.json"))
     special = _special_tokens(settings)
     if file is not None:
         return ChatTemplate(_template_text(file), special, str(file))
@@ -171,6 +172,7 @@ def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -
 
 
 def _template_text(path: Path) -> str:
+    """The source of a template in a file. Raises InputError."""
     try:
         return read_regular(path, what=message("a chat template"), limit=TEMPLATE_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -207,12 +209,12 @@ def render(
         InputError: For a template that is no Jinja, does what the sandbox refuses, or refuses these messages.
         LimitError: For one that takes too long or writes too much.
     """
-    with _guarded(template):
-        text = _write(template, chat.messages, chat.tools, generation_prompt)
-        marked, contents = _marked(chat.messages)
-        pattern = _write(template, marked, chat.tools, generation_prompt)
-    spans = _places(text, pattern, [content for _, content in contents])
-    names = _names(chat.messages)
+    with _template_errors(template):
+        text = _rendered_text(template, chat.messages, chat.tools, generation_prompt)
+        marked, contents = _mark_contents(chat.messages)
+        pattern = _rendered_text(template, marked, chat.tools, generation_prompt)
+    spans = _find_contents(text, pattern, [content for _, content in contents])
+    names = _message_names(chat.messages)
     parts, unplaced = [], []
     for (number, content), places in zip(contents, spans, strict=True):
         name = names[number]
@@ -230,7 +232,7 @@ def render(
     return RenderedChat(text, tuple(parts), tuple(dict.fromkeys(unplaced)), tuple(sorted(quoted)))
 
 
-def _names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+def _message_names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """What each message is called: its role, and from the second of that role on its number."""
     counts: dict[str, int] = {}
     names = []
@@ -249,7 +251,7 @@ MOST_CHANGED = 6
 _MARKED = re.compile("\ue123([0-9]+)\ue124")
 
 
-def _marked(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
+def _mark_contents(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
     """The messages with a mark in place of each text; and each text, with the number of its message."""
     contents: list[tuple[int, str]] = []
 
@@ -268,7 +270,7 @@ def _marked(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], l
     return marked, contents
 
 
-def _places(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
+def _find_contents(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
     """Where each content stands in the text; None where the template changed it so that it is not known.
 
     pattern: the same text with marks in place of the contents.
@@ -276,7 +278,7 @@ def _places(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple
     literals = _MARKED.split(pattern)
     numbers = [int(number) for number in literals[1::2]]
     if any(number >= len(contents) for number in numbers):  # a text that spells a mark
-        return _places_in_order(text, contents)
+        return _find_in_order(text, contents)
     groups, changed = [], set[int]()
     for number in numbers:
         content = contents[number]
@@ -287,13 +289,13 @@ def _places(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple
             changed.add(number)
             groups.append("(.*?)")
     if len(changed) > MOST_CHANGED:
-        return _places_in_order(text, contents)
+        return _find_in_order(text, contents)
     pieces_written = "".join(
         re.escape(literal) + group for literal, group in zip(literals[::2], [*groups, ""], strict=True)
     )
     match = re.fullmatch(pieces_written, text, re.DOTALL)
     if match is None:
-        return _places_in_order(text, contents)
+        return _find_in_order(text, contents)
     spans: list[list[tuple[int, int]] | None] = [[] for _ in contents]
     for group, number in enumerate(numbers, 1):
         is_part = number not in changed or match[group].strip() in contents[number]
@@ -301,8 +303,8 @@ def _places(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple
     return spans
 
 
-def _places_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
-    """The same by looking for each content after the one before it."""
+def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
+    """Where each content stands in the text, by looking for it after the one before it; None where it is not there."""
     place = 0
     spans: list[list[tuple[int, int]] | None] = []
     for content in contents:
@@ -339,15 +341,7 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
         for start, stop in pairwise(edges):
             is_quoted = (start, stop) in chat.quoted
             piece = tokenizer.encode_written(chat.text[start:stop], after=start > 0, as_text=is_quoted)
-            tokens += [
-                replace(
-                    token,
-                    index=len(tokens) + place,
-                    start=None if token.start is None else token.start + start,
-                    end=None if token.end is None else token.end + start,
-                )
-                for place, token in enumerate(piece)
-            ]
+            tokens += [token.moved(len(tokens) + place, start) for place, token in enumerate(piece)]
     if not tokens:
         raise InputError("the template writes nothing for this chat", expected="a text of at least one token")
     return tokens
@@ -356,13 +350,16 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
 # Jinja, bounded.
 
 
-def _write(template: ChatTemplate, messages: list[dict[str, Any]], tools: list[Any] | None, prompt: bool) -> str:
-    """What the template writes. Raises what Jinja raises, and LimitError."""
+def _rendered_text(
+    template: ChatTemplate, messages: list[dict[str, Any]], tools: list[Any] | None, prompt: bool
+) -> str:
+    """What the template writes of messages. prompt: whether the assistant's answer is begun. Raises what Jinja raises,
+    and LimitError."""
     values = {**template.special, "messages": messages, "tools": tools, "add_generation_prompt": prompt}
     pieces_written: list[str] = []
     size = 0
-    with _clock(template):
-        for piece in _environment().from_string(template.source).generate(**values, documents=None):
+    with _time_limit(template):
+        for piece in _jinja_environment().from_string(template.source).generate(**values, documents=None):
             size += len(piece)
             if size > OUTPUT_LIMIT:
                 raise LimitError(
@@ -373,7 +370,7 @@ def _write(template: ChatTemplate, messages: list[dict[str, Any]], tools: list[A
 
 
 @contextmanager
-def _guarded(template: ChatTemplate) -> Iterator[None]:
+def _template_errors(template: ChatTemplate) -> Iterator[None]:
     """Whatever a template raises, as an error of ours."""
     try:
         from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
@@ -422,7 +419,7 @@ class _RefusedError(Exception):
 
 
 @contextmanager
-def _clock(template: ChatTemplate) -> Iterator[None]:
+def _time_limit(template: ChatTemplate) -> Iterator[None]:
     """Stop a template that runs for ever: nothing but a look at the clock on each line can, as loops may write
     nothing."""
     end = time.monotonic() + SECONDS
@@ -443,7 +440,7 @@ def _clock(template: ChatTemplate) -> Iterator[None]:
         sys.settrace(before)
 
 
-def _environment() -> Any:
+def _jinja_environment() -> Any:
     """Jinja as chat templates expect it: immutable, sandboxed, and with nothing that fills the memory in one step."""
     from jinja2 import nodes
     from jinja2.ext import Extension, loopcontrols

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -82,6 +83,7 @@ class _Header:
         self.buffer, self.at = b"", 0
 
     def read(self) -> GgufHeader:
+        """The whole header. Raises as `read_gguf`."""
         if self.take(4) != MAGIC:
             raise InputError(
                 "this file begins with {start}", where=self.where, expected=EXPECTED, start=repr(self.buffer[:4])
@@ -113,10 +115,7 @@ class _Header:
         tensors: dict[str, GgufTensor] = {}
         place = origin
         for name, shape, block, offset in sorted(infos, key=lambda info: info[3]):
-            count = 1
-            for length in shape:
-                count *= length
-            start, size = origin + offset, count // block.weights * block.bytes
+            start, size = origin + offset, prod(shape) // block.weights * block.bytes
             if name in tensors:
                 self.fail(message("tensor {name} is there twice", name=repr(name)), message("each tensor once"))
             if offset % alignment or start != place:
@@ -140,6 +139,7 @@ class _Header:
         return tensors
 
     def tensor_info(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
+        """A tensor's name, its shape, in which blocks it lies, and how many bytes after the first one's."""
         name, axes = self.text(NAME_LIMIT), self.number("<I")
         if not 1 <= axes <= MOST_AXES:
             self.fail(
@@ -152,9 +152,7 @@ class _Header:
         if block is None:
             what = message("tensor {name} is of the type {kind}", name=repr(name), kind=kind)
             raise UnsupportedError(what, where=self.where, expected=", ".join(known.name for known in BLOCKS.values()))
-        count = 1
-        for length in shape:
-            count *= length
+        count = prod(shape)
         if not 0 < count < 2**62 or count // block.weights * block.bytes > self.size or offset > self.size:
             self.fail(
                 message(
@@ -206,6 +204,7 @@ class _Header:
         return count
 
     def text(self, most: int) -> str:
+        """The next text, of at most so many bytes."""
         length = self.number("<Q")
         if length > most or length > self.size - self.at:
             self.fail(
@@ -218,6 +217,7 @@ class _Header:
         return self.take(length).decode("utf-8", "replace")
 
     def number(self, code: str) -> int:
+        """The next number. code: its type, as `struct` writes it."""
         number: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
         return number
 
@@ -297,6 +297,7 @@ class Metadata:
         return value.tolist() if isinstance(value, np.ndarray) else []
 
     def _of_kind(self, key: str, kind: Callable[..., Any], what: str, default: Any) -> Any:
+        """The value of a key, or the default. Raises InputError for one of another type. what: what was expected."""
         value = self.get(key)
         value = default if value is None else value
         if not isinstance(value, kind):  # type: ignore[arg-type]

@@ -32,18 +32,22 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 
 
-def _words(digits: str, slash: str = "") -> str:
+def _without_letters(digits: str, slash: str = "") -> str:
+    """The end of a pattern: how digits, signs and blanks are cut. slash: what line ends may stand with."""
     return _END.replace("{digits}", digits).replace("{slash}", slash)
 
 
 GPT2: tuple[str, ...] = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",)
-LLAMA3 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _words("{1,3}"),)
-QWEN2 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _words(""),)
-QWEN35 = (rf"{_ELISION}|{_BEFORE}[\p{{L}}\p{{M}}]+|" + _words("").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"),)
+LLAMA3 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _without_letters("{1,3}"),)
+QWEN2 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _without_letters(""),)
+QWEN35 = (
+    rf"{_ELISION}|{_BEFORE}[\p{{L}}\p{{M}}]+|"
+    + _without_letters("").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"),
+)
 STARCODER = (r"\p{N}", *GPT2)
-TEKKEN = (rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|" + _words("", "/"),)
+TEKKEN = (rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|" + _without_letters("", "/"),)
 _CASED = rf"{_BEFORE}{_UPPER}*{_LOWER}+{_ELISION}?|{_BEFORE}{_UPPER}+{_LOWER}*{_ELISION}?|"
-O200K = (_CASED + _words("{1,3}", "/"),)
+O200K = (_CASED + _without_letters("{1,3}", "/"),)
 BLOOM = (r" ?[^(\s|.,!?…。，、।۔،)]+",)
 FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", *GPT2)
 UNNAMED = (r"[\p{P}\$\+<=>\^~\|]+", *GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
@@ -70,7 +74,7 @@ BAILING = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p
 KIMI = (
     r"\p{Han}+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
     rf"{_ELISION}?|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]+"
-    rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]*{_ELISION}?|" + _words("{1,3}"),
+    rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]*{_ELISION}?|" + _without_letters("{1,3}"),
 )
 
 PATTERNS = {
@@ -142,7 +146,7 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
         )
     hf = builders[kind](metadata, tokens, types, name)
     _add_special(hf, tokens, types)
-    _add_ends(hf, metadata, tokens, kind, name)
+    _add_template(hf, metadata, tokens, kind, name)
     return from_tokenizers(hf, name)
 
 
@@ -167,12 +171,12 @@ def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int],
             raise InputError(what, where=name, expected="two tokens that make a third")
         merges.append((left, right))
     hf = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS))
-    hf.pre_tokenizer = cuts(patterns)
+    hf.pre_tokenizer = pre_tokenizer_of(patterns)
     hf.decoder = decoders.ByteLevel()
     return hf
 
 
-def cuts(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
+def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
     """What cuts a text into pieces by these patterns, spelled in the alphabet of bytes."""
     before, after = (
         [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in part]
@@ -182,7 +186,7 @@ def cuts(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
     return pre_tokenizers.Sequence([*before, by_byte, *after])
 
 
-def _scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]:
+def _token_scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]:
     """A score for each token. Raises InputError where there are not as many."""
     scores = metadata.numbers("tokenizer.ggml.scores")
     if len(scores) != len(tokens):
@@ -198,10 +202,10 @@ def _scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]
 
 def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
     """SentencePiece's byte-pair scheme: of all pairs that make a piece, the one with the highest score is first."""
-    scores = _scores(metadata, tokens, name)
+    scores = _token_scores(metadata, tokens, name)
     ids = {token: place for place, token in enumerate(tokens)}
     pieces = {token for token, kind in zip(tokens, types, strict=True) if kind in (NORMAL, USER_DEFINED, UNUSED)}
-    ranked = sorted(_pairs(pieces), key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]))
+    ranked = sorted(_splits(pieces), key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]))
     unknown = next((token for token, kind in zip(tokens, types, strict=True) if kind == UNKNOWN), None)
     hf = tokenizers.Tokenizer(
         models.BPE(vocab=ids, merges=ranked, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types)
@@ -209,11 +213,11 @@ def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
     begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
     spaces = normalizers.Replace(" ", SPACE)
     hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if begins else spaces
-    hf.decoder = _blanks_again(begins)
+    hf.decoder = _piece_decoder(begins)
     return hf
 
 
-def _blanks_again(begins: bool) -> decoders.Sequence:
+def _piece_decoder(begins: bool) -> decoders.Sequence:
     """Pieces as a text. begins: whether a blank was put before it."""
     strip = [decoders.Strip(" ", 1, 0)] if begins else []
     return decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
@@ -224,7 +228,7 @@ def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
 
     Source: Kudo, Subword regularization, 2018.
     """
-    scores = _scores(metadata, tokens, name)
+    scores = _token_scores(metadata, tokens, name)
     least = min(scores)
     # what is no part of a text is never its likeliest part; the library has no other way to say so
     parts = [
@@ -248,19 +252,17 @@ def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
     if begins:
         steps.append(normalizers.Prepend(SPACE))
     hf.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
-    hf.decoder = _blanks_again(begins)
+    hf.decoder = _piece_decoder(begins)
     return hf
 
 
 ABSENT = 1000.0
 """How far below all others the score of a token is that no text is cut into."""
-
-
 LONGEST_PIECE = 256
 """Characters of a piece that are split in all ways; no vocabulary in use has a longer one that is made of others."""
 
 
-def _pairs(pieces: set[str]) -> Iterator[tuple[str, str]]:
+def _splits(pieces: set[str]) -> Iterator[tuple[str, str]]:
     """Every way to put a piece together out of two others."""
     for piece in pieces:
         if len(piece) <= LONGEST_PIECE:
@@ -284,6 +286,7 @@ def _word_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int]
 
 
 def _bert_spelling(token: str) -> str:
+    """A token as BERT's vocabulary spells it: `##` before what goes on with a word."""
     if token.startswith(SPACE):
         return token[1:]
     return token if token.startswith("[") and token.endswith("]") else f"##{token}"
@@ -300,7 +303,7 @@ def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
         hf.add_tokens(added)
 
 
-def _add_ends(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
+def _add_template(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
     """Put the tokens at a text's beginning and end that the file asks for."""
     begin, end = metadata.flag("tokenizer.ggml.add_bos_token"), metadata.flag("tokenizer.ggml.add_eos_token")
     if begin is None:
@@ -310,6 +313,7 @@ def _add_ends(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str
     specials: dict[str, int] = {}
 
     def token_of(keys: tuple[str, ...]) -> str | None:
+        """The token that the first of these keys names which the file has."""
         for key in keys if kind == "bert" else keys[-1:]:
             number: Any = metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
@@ -334,8 +338,4 @@ def _add_ends(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str
         return
     single = [*([first] if first else []), "$A", *([last] if last else [])]
     pair = [*single, *(["$B:1", f"{last}:1"] if last else ["$B:1"])]
-    hf.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=list(specials.items()),
-    )
+    hf.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=list(specials.items()))

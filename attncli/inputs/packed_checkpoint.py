@@ -41,7 +41,7 @@ def open_packed(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, T
     another.
     """
     raw = Checkpoint(folder, dict(config), dict(find_tensors(folder, packed=True) if tensors is None else tensors))
-    return _Packed(raw).checkpoint()
+    return _PackedMatrices(raw).checkpoint()
 
 
 METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "mlx", "mxfp4")
@@ -50,34 +50,36 @@ METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gp
 
 def check_method(config: Mapping[str, Any], where: str) -> None:
     """Raise UnsupportedError for a config that names a scheme that is not read."""
-    method = _method(config)
+    method = _packing_method(config)
     if method not in METHODS:
         raise UnsupportedError(
             "these weights are quantised ({method})", where=where, expected=listing(METHODS), method=method
         )
 
 
-def _method(config: Mapping[str, Any]) -> str:
+def _packing_method(config: Mapping[str, Any]) -> str:
+    """The scheme that a config names; "none" where it names none."""
     settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
     usual = "none" if config.get(MLX) is None else "mlx"
     return str(settings.get("quant_method", usual)) if isinstance(settings, dict) else usual
 
 
-class _Packed:
-    """Finds which tensors make a matrix together."""
+class _PackedMatrices:
+    """Finds which tensors of a folder make a matrix together, by one method for each scheme."""
 
     def __init__(self, raw: Checkpoint) -> None:
         self.raw = raw
         settings = next(raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key) is not None)
         self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
         self.where = str(raw.folder)
-        self.method = _method(raw.config)
+        self.method = _packing_method(raw.config)
         self.used_names: set[str] = set()
         self.tensors: dict[str, TensorInfo] = {}
         self.recipes: dict[str, Recipe] = {}
         self.sizes: Counter[str] = Counter()
 
     def checkpoint(self) -> DerivedCheckpoint:
+        """The checkpoint whose matrices are computed. Raises as `open_packed`."""
         names = self.raw.names()
         modules: dict[str, dict[str, str]] = {}
         for name in names:
@@ -118,6 +120,7 @@ class _Packed:
         self.sizes[scheme] += info.bytes
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a stored tensor."""
         return self.raw.info(name).shape
 
     def check(self, name: str, expected: tuple[int, ...], *others: tuple[int, ...]) -> None:
@@ -373,16 +376,18 @@ class ScaledRows:
         self.unit = 1
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
         weight, scale, zero = self._names
         info = self._raw.info(weight)
         numbers = raw_numbers(self._raw.read_rows(weight, range(start, stop)), info.dtype)
         if zero is not None:
-            numbers -= self._spread(self._raw.read(zero).astype(np.float32), info.shape, start, stop)
-        numbers *= self._spread(self._raw.read(scale, "float32"), info.shape, start, stop)
+            numbers -= self._for_rows(self._raw.read(zero).astype(np.float32), info.shape, start, stop)
+        numbers *= self._for_rows(self._raw.read(scale, "float32"), info.shape, start, stop)
         numbers *= np.float32(self._factor)
         return numbers
 
-    def _spread(self, scales: Array, shape: tuple[int, ...], start: int, stop: int) -> Array:
+    def _for_rows(self, scales: Array, shape: tuple[int, ...], start: int, stop: int) -> Array:
+        """The scale of each number in the rows start..stop-1 of a matrix of this shape, from one for each block."""
         rows = -(-shape[0] // self._block[0])
         by_block = scales.reshape(rows, -1)[np.arange(start, stop) // self._block[0]]
         return np.repeat(by_block, self._block[1], axis=1)[:, : shape[1]]
@@ -408,6 +413,7 @@ class PackedRows:
         self.unit = 1
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
         rows, half = range(start, stop), 2 ** (self._bits - 1)
         words = self._raw.read_rows(self._weight, rows)
         numbers = word_numbers(words, self._bits)[:, : self._shape[1]].astype(np.float32)
@@ -438,6 +444,7 @@ class GptqMatrix:
         self._raw, self._names, self._bits, self._group, self._more = raw, names, bits, group, more
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
         weight, zero, scale, order = self._names
         numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(np.float32)
         scales = self._raw.read(scale, "float32").T
@@ -462,6 +469,7 @@ class AwqMatrix:
         self._raw, self._names, self._group = raw, names, group
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
         numbers, zeros = (self._in_order(self._raw.read(name)) for name in self._names[:2])
         scales = self._raw.read(self._names[2], "float32")
         group_of = np.arange(numbers.shape[0]) // self._group
@@ -486,6 +494,7 @@ class CodedMatrix:
         self._raw, self._weight, self._stored, self._state, self._count = raw, weight, stored, state, count
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
         codes = self._raw.read(self._weight).reshape(-1)
         pairs = np.stack((codes >> 4, codes & 15), axis=1).reshape(-1)[: self._count]
         numbers = self._raw.read(self._stored[1], "float32")[pairs]
@@ -507,6 +516,7 @@ class MxExperts:
         self._raw, self._blocks, self._scale = raw, blocks, scale
 
     def rows(self, start: int, stop: int) -> Array:
+        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
         experts = range(start, stop)
         codes = self._raw.read_rows(self._blocks, experts)
         numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.inputs.files import system_errors, system_reason
@@ -194,6 +195,11 @@ class Token(Struct, frozen=True):
     special: bool = False
     part: int = 0
     unknown: bool = False
+
+    def moved(self, index: int, characters: int) -> Token:
+        """The token at this index, where so many characters more stand before its text."""
+        start, end = (None if offset is None else offset + characters for offset in (self.start, self.end))
+        return replace(self, index=index, start=start, end=end)
 
 
 class Tokenizer(Protocol):

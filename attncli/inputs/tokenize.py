@@ -49,7 +49,7 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
     Source: Unicode Standard Annex 29, extended grapheme clusters (the departures are listed above).
     """
     if text.isascii():
-        yield from _ascii(text)
+        yield from (match.span() for match in re.finditer("\r\n|.", text, re.DOTALL))
         return
     start = 0
     flags = 0
@@ -62,14 +62,6 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
             flags = int(_is_flag_half(char))
     if text:
         yield start, len(text)
-
-
-def _ascii(text: str) -> Iterator[tuple[int, int]]:
-    place = 0
-    while place < len(text):
-        end = place + (2 if text.startswith("\r\n", place) else 1)
-        yield place, end
-        place = end
 
 
 def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
@@ -86,6 +78,7 @@ def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
 
 
 def _stands_alone(char: str) -> bool:
+    """Whether nothing joins a character: it is a control character, a separator, or the like."""
     kind = unicodedata.category(char)
     return kind in CONTROLS or (kind == "Cf" and not extends(char))
 
@@ -98,6 +91,7 @@ def extends(char: str) -> bool:
 
 
 def _is_flag_half(char: str) -> bool:
+    """Whether a character is a regional indicator, of which two make a flag."""
     return "\U0001f1e6" <= char <= "\U0001f1ff"
 
 
@@ -110,6 +104,7 @@ def _is_pictograph(char: str) -> bool:
 
 
 def _is_syllable(before: str, char: str) -> bool:
+    """Whether two Hangul jamo, or a syllable and a jamo, are of one syllable."""
     if "\u1100" <= before <= "\u115f" or "\ua960" <= before <= "\ua97c":
         return "\u1100" <= char <= "\u11a7" or "\ua960" <= char <= "\ua97c" or "\uac00" <= char <= "\ud7a3"
     open_syllable = "\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0
@@ -137,7 +132,7 @@ SIGN_MAKERS = frozenset("\ufe0f\u20e3")
 ASCII = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])'(?=[A-Za-z])|(?<=[0-9])[.,](?=[0-9]))[A-Za-z0-9_]+)*|\S")
 
 
-class Kind(Enum):
+class ClusterKind(Enum):
     """What a cluster of characters is to the cutting of words."""
 
     SPACE = auto()
@@ -153,35 +148,35 @@ def words(text: str) -> Iterator[tuple[int, int]]:
         return
     start: int | None = None
     for begin, end in clusters(text):
-        kind = _kind(text, begin, end)
-        if kind is Kind.WORD:
+        kind = _cluster_kind(text, begin, end)
+        if kind is ClusterKind.WORD:
             start = begin if start is None else start
             continue
-        if start is not None and kind is Kind.SIGN and _is_inside(text, begin, end):
+        if start is not None and kind is ClusterKind.SIGN and _is_inside(text, begin, end):
             continue
         if start is not None:
             yield start, begin
             start = None
-        if kind in (Kind.SIGN, Kind.ALONE):
+        if kind in (ClusterKind.SIGN, ClusterKind.ALONE):
             yield begin, end
     if start is not None:
         yield start, len(text)
 
 
-def _kind(text: str, begin: int, end: int) -> Kind:
+def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
     char = text[begin]
     if end - begin > 1 and any(maker in text[begin:end] for maker in SIGN_MAKERS):
-        return Kind.SIGN
+        return ClusterKind.SIGN
     if char.isspace() or char == ZERO_WIDTH_SPACE:
-        return Kind.SPACE
+        return ClusterKind.SPACE
     if (
         char.isalnum()
         or char == "_"
         or (extends(char) and char not in (ZWJ, ZWNJ))
         or unicodedata.category(char)[0] in "LNM"
     ):
-        return Kind.ALONE if is_unspaced(char) else Kind.WORD
-    return Kind.SIGN
+        return ClusterKind.ALONE if is_unspaced(char) else ClusterKind.WORD
+    return ClusterKind.SIGN
 
 
 def is_unspaced(char: str) -> bool:

@@ -68,8 +68,8 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
             )
         path = path / "tokenizer.json"
     raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
-    check_file(raw, str(path))
-    with _quiet():
+    check_charsmap(raw, str(path))
+    with _silent_panics():
         hf = _run_guarded(
             lambda: tokenizers.Tokenizer.from_buffer(raw), message("this is no usable tokenizer file"), str(path)
         )
@@ -87,7 +87,7 @@ def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
     for chance in ("dropout", "alpha", "nbest_size"):
         if getattr(hf.model, chance, None) is not None:
             setattr(hf.model, chance, None)
-    check(hf, name)
+    check_growth(hf, name)
     return PieceTokenizer(hf, name)
 
 
@@ -133,18 +133,7 @@ class PieceTokenizer:
         line, whole = tokens_of("\n"), tokens_of("\n" + readable)
         if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
             return tokens_of(readable)
-        return [
-            Token(
-                place,
-                token.text,
-                token.id,
-                None if token.start is None else token.start - 1,
-                None if token.end is None else token.end - 1,
-                token.special,
-                unknown=token.unknown,
-            )
-            for place, token in enumerate(whole[len(line) :])
-        ]
+        return [token.moved(place, -1) for place, token in enumerate(whole[len(line) :])]
 
     @cached_property
     def _without_added(self) -> tokenizers.Tokenizer:
@@ -161,12 +150,11 @@ class PieceTokenizer:
         sequences = encoding.sequence_ids or [None] * len(spans)
         owners = [kind if owner is None else owner for owner, kind in zip(sequences, encoding.type_ids, strict=True)]
         overlaps = _overlapping(spans, owners)
-        tokens = []
-        for index, (code, piece, span, owner) in enumerate(
-            zip(encoding.ids, encoding.tokens, spans, owners, strict=True)
-        ):
-            tokens.append(self._token(index, code, piece, span, parts[owner], owner, index in overlaps))
-        return tokens
+        pieces = zip(encoding.ids, encoding.tokens, spans, owners, strict=True)
+        return [
+            self._token(index, code, piece, span, parts[owner], owner, index in overlaps)
+            for index, (code, piece, span, owner) in enumerate(pieces)
+        ]
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """Tokens by id, without offsets. Raises InputError for an id that the vocabulary does not have."""
@@ -249,10 +237,10 @@ def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[
     return indices
 
 
-class _Clerk:
+class _WorkThread:
     """A thread that does what may never end; one is kept, for starting it takes as long as a sentence's tokens."""
 
-    idle: ClassVar[list[_Clerk]] = []
+    idle: ClassVar[list[_WorkThread]] = []
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
@@ -261,12 +249,12 @@ class _Clerk:
         threading.Thread(target=self._serve, name="tokenizer", daemon=True).start()
 
     @classmethod
-    def free(cls) -> _Clerk:
+    def free(cls) -> _WorkThread:
         """One that waits for work; a process that was forked has none of its parent's."""
         with suppress(IndexError):
-            while (clerk := cls.idle.pop())._process != os.getpid():
+            while (thread := cls.idle.pop())._process != os.getpid():
                 pass
-            return clerk
+            return thread
         return cls()
 
     def do(self, work: Callable[[], Result]) -> Result:
@@ -300,9 +288,11 @@ def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | Non
 
 def _run_timed(work: Callable[[], Result], where: str) -> Result:
     """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
-    with _quiet():  # for this thread to undo: one that is left behind never would
+    with _silent_panics():  # for this thread to undo: one that is left behind never would
         try:
-            return _Clerk.free().do(lambda: _run_guarded(work, message("the tokenizer failed on this text"), where))
+            return _WorkThread.free().do(
+                lambda: _run_guarded(work, message("the tokenizer failed on this text"), where)
+            )
         except Empty:
             what = message("this tokenizer took more than {seconds:.0f} seconds for one text", seconds=SECONDS)
             raise LimitError(what, where=where, expected="a shorter text, or another tokenizer") from None
@@ -321,7 +311,7 @@ def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silent_panics() -> Iterator[None]:
     """Keeps a panic's report, which the library writes to standard error by itself, off the terminal."""
     try:
         saved_handle = os.dup(2)
@@ -351,7 +341,7 @@ _ESCAPE = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
 _CHARSMAP = re.compile(rb'"precompiled_charsmap"\s*:\s*"([A-Za-z0-9+/]{0,8})')
 
 
-def check_file(raw: bytes, where: str) -> None:
+def check_charsmap(raw: bytes, where: str) -> None:
     """Raise InputError for a file that names a table of characters larger than the file: the library makes room for it
     first."""
     if b"charsmap" not in raw and b"\\u00" not in raw:
@@ -365,7 +355,7 @@ def check_file(raw: bytes, where: str) -> None:
             raise InputError(what, where=where, expected="a whole precompiled_charsmap")
 
 
-def check(hf: tokenizers.Tokenizer, name: str) -> None:
+def check_growth(hf: tokenizers.Tokenizer, name: str) -> None:
     """Raise InputError for a tokenizer that would lengthen a text beyond reason."""
     growth = 1 if hf.normalizer is None else _growth(json.loads(hf.normalizer.__getstate__()))
     if growth > GROWTH_LIMIT:
@@ -387,27 +377,18 @@ def _growth(normalizer: Any) -> int:
             case "Sequence":
                 growth *= _growth(part)
             case "Replace":
-                growth *= _lengthening(part["pattern"].get("String", ""), part["content"])
+                pattern, content = part["pattern"].get("String", ""), part["content"]
+                # a regular expression may match between any two characters
+                growth *= max(1, -(-len(content) // len(pattern))) if pattern else 1 + len(content)
             case "Prepend":
                 growth *= 1 + len(part["prepend"])
-            case "Precompiled":
-                growth *= _longest(base64.b64decode(part["precompiled_charsmap"]))
+            case "Precompiled":  # texts that characters become follow the table's tree, each with a 0 at its end
+                table = base64.b64decode(part["precompiled_charsmap"])
+                tree_size = int.from_bytes(table[:4], "little")
+                growth *= max(1, *map(len, table[4 + tree_size :].split(b"\0")))
             case _:
                 pass  # the others lengthen nothing
     return growth
-
-
-def _lengthening(pattern: str, content: str) -> int:
-    if pattern:
-        return max(1, -(-len(content) // len(pattern)))
-    return 1 + len(content)  # a regular expression may match between any two characters
-
-
-def _longest(table: bytes) -> int:
-    """Bytes of the longest text that one character can become: texts follow the table's tree, each with a 0 at its
-    end."""
-    tree = int.from_bytes(table[:4], "little")
-    return max(1, *map(len, table[4 + tree :].split(b"\0")))
 
 
 def _repeats(processor: Any) -> bool:

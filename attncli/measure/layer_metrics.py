@@ -54,6 +54,7 @@ CORPUS_METRICS = {
 
 
 def _word_start(rows: AttentionRows) -> Floats:
+    """The weight on tokens with which words start."""
     about = rows.about
     assert about.words is not None
     assert about.special is not None
@@ -62,6 +63,7 @@ def _word_start(rows: AttentionRows) -> Floats:
 
 
 def _same_word(rows: AttentionRows) -> Floats:
+    """The weight on the other tokens of the query's word."""
     assert rows.about.words is not None
     return rows.at_pairs(*rows.about.words.of(rows.i))
 
@@ -182,9 +184,4 @@ def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
 def in_order(names: Sequence[str]) -> tuple[str, ...]:
     """A scan's metrics: those of weights first, and what the others are made from."""
     needed = [*names, *(("sink",) if SINK_RATE in names else ())]
-    return tuple(
-        dict.fromkeys(
-            [name for name in needed if name not in CORPUS_METRICS]
-            + [name for name in needed if name in CORPUS_METRICS]
-        )
-    )
+    return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in CORPUS_METRICS)))

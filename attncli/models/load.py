@@ -405,9 +405,9 @@ def load(
     whole = open_checkpoint(location.folder)
     labels: tuple[str, ...] = ()
     if adapters:
-        from attncli.inputs.adapter import adapted, parse_adapter
+        from attncli.inputs.adapter import merge_adapters, parse_adapter
 
-        whole = adapted(whole, [parse_adapter(adapter) for adapter in adapters])
+        whole = merge_adapters(whole, [parse_adapter(adapter) for adapter in adapters])
         labels = whole.adapters
     checkpoint = text_model(whole)
     foreign_kind = foreign_family(checkpoint)

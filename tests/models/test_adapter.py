@@ -20,7 +20,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.inputs.adapter import adapted, parse_adapter
+from attncli.inputs.adapter import merge_adapters, parse_adapter
 from attncli.models.load import open_checkpoint
 
 LIMIT = 1e-6
@@ -88,7 +88,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def worst(base: Path, expected: dict[str, np.ndarray], *specifications: str) -> float:
     """The largest difference of any tensor from PEFT's."""
-    checkpoint = adapted(open_checkpoint(base), [parse_adapter(text) for text in specifications])
+    checkpoint = merge_adapters(open_checkpoint(base), [parse_adapter(text) for text in specifications])
     differences = []
     for name in checkpoint.names():
         stored = name if name in expected else f"model.{name}" if f"model.{name}" in expected else f"transformer.{name}"
@@ -110,7 +110,7 @@ def test_a_merge_is_pefts(name: str, bases: Callable[[str], Path], tmp_path: Pat
 
 def test_rows_are_those_of_the_whole(bases: Callable[[str], Path], tmp_path: Path):
     adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=3, target_modules=["embed_tokens", "q_proj"])
-    checkpoint = adapted(open_checkpoint(bases(LLAMA)), [parse_adapter(str(adapter))])
+    checkpoint = merge_adapters(open_checkpoint(bases(LLAMA)), [parse_adapter(str(adapter))])
     for name in checkpoint.recipes:
         assert np.array_equal(checkpoint.read_rows(name, [5, 1, 5]), checkpoint.read(name)[[5, 1, 5]])
 

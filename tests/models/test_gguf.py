@@ -37,7 +37,7 @@ from attncli.inputs.checkpoint import TensorInfo
 from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS
 from attncli.inputs.gguf_file import GgufHeader, Metadata, read_gguf
-from attncli.inputs.gguf_tokenizer import AFTER_BYTES, FALCON, PATTERNS, cuts, gguf_tokenizer
+from attncli.inputs.gguf_tokenizer import AFTER_BYTES, FALCON, PATTERNS, gguf_tokenizer, pre_tokenizer_of
 from attncli.models.families import ARCHITECTURES, GGUF_FAMILIES, RELATIVES
 from attncli.models.family import bind
 from attncli.models.gguf import GgufCheckpoint
@@ -628,7 +628,7 @@ def test_patterns_cut_as_another_library_of_patterns_does_one_after_the_other(pa
         pieces = [sample]
         for pattern in patterns:
             pieces = [part for piece in pieces for part in isolated(pattern, piece)]
-        places = [place for _, place in cuts(patterns).pre_tokenize_str(sample)]
+        places = [place for _, place in pre_tokenizer_of(patterns).pre_tokenize_str(sample)]
         assert [sample[start:stop] for start, stop in places] == pieces
 
 
@@ -644,7 +644,7 @@ def test_falcons_texts_are_cut_as_its_own_file_says():
     digits = of.Split(tokenizers.Regex("[0-9][0-9][0-9]"), "isolated")
     own = of.Sequence([of.Punctuation("contiguous"), of.ByteLevel(add_prefix_space=False), of.Digits(), digits])
     for sample in CUT:
-        assert cuts(FALCON).pre_tokenize_str(sample) == own.pre_tokenize_str(sample)
+        assert pre_tokenizer_of(FALCON).pre_tokenize_str(sample) == own.pre_tokenize_str(sample)
 
 
 @pytest.mark.parametrize(
