@@ -494,6 +494,7 @@ class Checkpoint:
         return target
 
     def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
+        """The error about a tensor with numbers that are not finite in this type."""
         what = message("tensor {name} holds numbers that are not finite in {dtype}", name=repr(name), dtype=dtype.name)
         return InputError(what, where=str(info.file), expected="finite weights")
 

@@ -497,7 +497,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
         fault = message("this JSON holds about {item_count:,} names and values", item_count=item_count)
         raise LimitError(fault, where=where, expected="{what}, at most {most:,} of them", what=what, most=most)
 
-    def unique(pairs: list[tuple[str, Any]]) -> Any:
+    def unique_keys(pairs: list[tuple[str, Any]]) -> Any:
+        """A parsed object; raises InputError for a key that it has twice."""
         entries: dict[str, Any] = dict(pairs)
         if len(entries) < len(pairs):
             twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -509,7 +510,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
                 pass
         return entries
 
-    def constant(word: str) -> float:
+    def parse_constant(word: str) -> float:
+        """What NaN and Infinity stand for; raises ValueError where they are not JSON."""
         if with_tags:
             return TAGGED[word]
         raise ValueError(f"{word} is not JSON")
@@ -518,7 +520,7 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
     parse_float = finite if any(huge.search(raw) for huge in HUGE) else None
     try:
         value = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant, parse_float=parse_float
+            raw.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=parse_constant, parse_float=parse_float
         )
     except RecursionError as error:
         raise nesting_error(where, what) from error

@@ -50,22 +50,22 @@ def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapp
     missing or differs, with both digests.
     """
     memory = own_cache_folder(variables) / MEMORY
-    memory_entries = _read_memory(memory)
+    memory_entries = _read_verified(memory)
     new_entries = {}
     for name, expected_digest in expected.items():
         path = (folder / name).resolve()
-        stamp = _stamp(path)
+        stamp = _file_stamp(path)
         if stamp is not None and memory_entries.get(str(path)) == [expected_digest, *stamp]:
             continue
         file_digest = digest(path)
         if file_digest != expected_digest:
             what = message("{name} has the sha256 {file_digest}", name=repr(name), file_digest=file_digest)
             raise InputError(what, where=str(folder), expected=expected_digest, hint=hint)
-        if stamp is not None and stamp == _stamp(path):
+        if stamp is not None and stamp == _file_stamp(path):
             new_entries[str(path)] = [expected_digest, *stamp]
     if new_entries:
         entries = {path: entry for path, entry in memory_entries.items() if path not in new_entries} | new_entries
-        _remember(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
+        _write_verified(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
 
 
 def digest(path: Path) -> str:
@@ -82,7 +82,7 @@ def own_cache_folder(variables: Mapping[str, str]) -> Path:
     return Path(variables.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attn"  # noqa: PTH111 - never raises
 
 
-def _stamp(path: Path) -> list[int] | None:
+def _file_stamp(path: Path) -> list[int] | None:
     """What changes when a file does. The time of change (ctime) cannot be set back by whoever writes the file."""
     try:
         status = path.stat()
@@ -91,14 +91,16 @@ def _stamp(path: Path) -> list[int] | None:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
-def _read_memory(memory: Path) -> dict[str, object]:
+def _read_verified(memory: Path) -> dict[str, object]:
+    """Which files were found good, from the file that remembers it; {} where it cannot be read."""
     try:
         return read_object(memory, what="a list of files")
     except AttnError:  # there is none yet, or it is not worth keeping
         return {}
 
 
-def _remember(memory: Path, entries: Mapping[str, object]) -> None:
+def _write_verified(memory: Path, entries: Mapping[str, object]) -> None:
+    """Write which files were found good, where that can be written."""
     with suppress(OSError, AttnError):
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with atomic_writer(memory, alone=True) as stream:
@@ -221,14 +223,14 @@ def cache_folder(variables: Mapping[str, str]) -> Path:
 def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
     """The version of a model that the cache holds for this id; None if there is none. Never uses the network."""
     repository = cache / (_FOLDER + hub_id.name.replace("/", "--"))
-    commit = hub_id.revision if COMMIT.fullmatch(hub_id.revision) else _commit(repository, hub_id.revision)
+    commit = hub_id.revision if COMMIT.fullmatch(hub_id.revision) else _find_commit(repository, hub_id.revision)
     if commit is None or not (repository / "snapshots" / commit).is_dir():
         return None
     folder = repository / "snapshots" / commit
     return Snapshot(hub_id.name, commit, folder, tuple(_missing_files(repository, folder)))
 
 
-def _commit(repository: Path, revision: str) -> str | None:
+def _find_commit(repository: Path, revision: str) -> str | None:
     """The commit that a branch, a tag or the beginning of a commit names; None where the cache knows none, or
     several."""
     try:
@@ -500,6 +502,7 @@ class Remote:
         return response.content, int(sent_range[1])
 
     def _url(self, name: str, revision: str) -> str:
+        """The address of a file on the hub."""
         import huggingface_hub
 
         return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
@@ -579,7 +582,7 @@ def download(
     `fetch.accept` raises.
     """
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
-    with _quiet(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):
+    with _silent_library(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):
         if fetch.note is not None:
             fetch.note(message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint))
         hub.probe("config.json")
@@ -649,7 +652,7 @@ def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
 
 
 @contextmanager
-def _quiet(*, bars: bool) -> Iterator[None]:
+def _silent_library(*, bars: bool) -> Iterator[None]:
     """Silence of the hub's library, except for its progress bars; what it would say is said by our errors."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from huggingface_hub.utils.logging import set_verbosity_error

@@ -71,7 +71,7 @@ class Pieces:
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         buffer = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
         try:
-            while (first := self._next()) < self._size:
+            while (first := self._next_piece()) < self._size:
                 piece = buffer[: min(self._step, self._size - first)]
                 about = f"tensor {self._stretch.tensor!r}"
                 self._stretch.file.fill(piece.data, self._stretch.start + first, about)
@@ -79,7 +79,8 @@ class Pieces:
         finally:
             self._free.append(buffer)
 
-    def _next(self) -> int:
+    def _next_piece(self) -> int:
+        """The first byte of the next piece, which is taken."""
         with self._lock:
             first = self._position
             self._position += self._step
@@ -109,7 +110,7 @@ class ReadAhead:
 
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""
-        return Pieces(self._stretches.pop(0), self._free, self._take)
+        return Pieces(self._stretches.pop(0), self._free, self._note_taken)
 
     def close(self) -> None:
         """Stop reading and wait for the thread."""
@@ -119,13 +120,15 @@ class ReadAhead:
         self._stretches.clear()
         self._thread.join()
 
-    def _take(self, count: int) -> None:
+    def _note_taken(self, count: int) -> None:
+        """Note that so many bytes are taken, so that more are fetched."""
         self._taken_bytes += count
         if self._taken_bytes + AHEAD // 2 > self._reached_bytes:
             with self._change:
                 self._change.notify()
 
     def _fetch(self, stretches: Sequence[Stretch]) -> None:
+        """Fetch the bytes of the stretches from the disk, as far ahead as `AHEAD`."""
         away = np.empty(0, np.uint8)
         for stretch in stretches:
             for start in range(stretch.start, stretch.stop, PIECE):

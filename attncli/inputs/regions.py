@@ -87,7 +87,7 @@ def find_regions(
         InputError: For a rule that no token fits, naming what is nearest, and for a name that comes twice.
     """
     spans = {} if text.chat is None else {part.name: [(part.start, part.end)] for part in text.chat.parts}
-    regions = [Region(name, _tokens_in(places, tokens)) for name, places in spans.items()]
+    regions = [Region(name, _tokens_in_spans(places, tokens)) for name, places in spans.items()]
     for rule in rules:
         regions.append(Region(rule.name, _tokens_of(rule, text.text, tokens)))
     regions = [region for region in regions if region.tokens]
@@ -158,7 +158,7 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
     """The tokens that a rule means; at least one."""
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:
-        low, high = _range(rule, kind, numbers)
+        low, high = _parse_range(rule, kind, numbers)
         if kind == "tokens":
             members = tuple(token.index for token in tokens if low <= token.index <= high)
         else:
@@ -171,7 +171,7 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
                 )
             else:
                 high += 1
-            members = _tokens_in([(low, high)], tokens)
+            members = _tokens_in_spans([(low, high)], tokens)
         if not members:
             last = len(tokens) - 1 if kind == "tokens" else text.count("\n") + 1 if kind == "lines" else len(text) - 1
             raise _empty_region(rule, message("{kind} up to {last}", kind=kind, last=last))
@@ -188,11 +188,11 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
                 name=repr(rule.name),
                 reason=str(error),
             ) from error
-        if not (members := _tokens_in(places, tokens)):
+        if not (members := _tokens_in_spans(places, tokens)):
             if places:
                 raise _empty_region(rule, NO_TOKENS)
             raise _empty_region(
-                rule, _nearest(rule.spec[1:-1], text, message("a pattern that something in the text matches"))
+                rule, _nearest_word(rule.spec[1:-1], text, message("a pattern that something in the text matches"))
             )
         return members
     start, dots, end = rule.spec.replace("...", "…").partition("…")
@@ -204,11 +204,11 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
             spec=repr(rule.spec),
         )
     places = [match.span(1) for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)]
-    if not (members := _tokens_in(places, tokens)):
+    if not (members := _tokens_in_spans(places, tokens)):
         if places:
             raise _empty_region(rule, NO_TOKENS)
         missing = start if start not in text else end
-        raise _empty_region(rule, _nearest(missing, text, message("markers that the text has")))
+        raise _empty_region(rule, _nearest_word(missing, text, message("markers that the text has")))
     return members
 
 
@@ -236,7 +236,7 @@ def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Tok
             if len(keys) == len(steps) and all(step in ("*", str(key)) for step, key in zip(steps, keys, strict=True)):
                 is_text = text[start] == '"'
                 places.append((start + is_text, stop - is_text))
-    if not (members := _tokens_in(places, tokens)):
+    if not (members := _tokens_in_spans(places, tokens)):
         if not known or places:
             raise _empty_region(rule, message("a value with text in it" if places else "a text with JSON in it"))
         close = get_close_matches(path, known, n=1, cutoff=0)
@@ -245,6 +245,7 @@ def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Tok
 
 
 def _path_text(keys: Sequence[str | int]) -> str:
+    """Keys that lead to a JSON value as a path, such as $.docs[0]."""
     parts = [
         f"[{key}]" if isinstance(key, int) else f".{key}" if STEP.fullmatch(f".{key}") else f'["{key}"]' for key in keys
     ]
@@ -291,11 +292,12 @@ def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tupl
 
 
 def _after_blanks(text: str, place: int) -> int:
+    """The first place from this one on that is no blank."""
     blanks = BLANKS.match(text, place)
     return place if blanks is None else blanks.end()
 
 
-def _nearest(missing: str, text: str, expected: str) -> str:
+def _nearest_word(missing: str, text: str, expected: str) -> str:
     """What is expected, with the word of the text that is nearest to what it lacks, where one is near."""
     words = {word.casefold(): word for word in (*text.split()[:MOST_WORDS], *WORD.findall(text)[:MOST_WORDS])}
     close = [words[word] for word in get_close_matches(missing.casefold(), words, n=1)]
@@ -306,7 +308,8 @@ def _nearest(missing: str, text: str, expected: str) -> str:
     )
 
 
-def _range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
+def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
+    """The first and the last number of a range such as 3-5 or 3. Raises UsageError."""
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", numbers)
     first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, -1)
     if match is None or first < FORMS[kind] or last < first:
@@ -323,12 +326,13 @@ def _range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
 
 
 def _empty_region(rule: RegionRule, expected: str) -> InputError:
+    """The error about a rule that no token fits. expected: what is nearest."""
     return InputError(
         "nothing in the text is in region {name}: {spec}", expected=expected, name=repr(rule.name), spec=rule.spec
     )
 
 
-def _tokens_in(places: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> tuple[int, ...]:
+def _tokens_in_spans(places: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> tuple[int, ...]:
     """The tokens that share a character with one of these spans."""
     return tuple(
         token.index

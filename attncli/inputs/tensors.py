@@ -376,6 +376,7 @@ def _stored_arrays(path: Path, header: SafetensorsHeader | None) -> dict[str, np
 
 
 def _npy_summary(name: str, header: NpyHeader) -> TensorSummary:
+    """What the head of an array file says, as a summary."""
     return TensorSummary(name, header.dtype.newbyteorder("=").name, header.shape)
 
 
@@ -506,6 +507,7 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
 
 
 def _csv_value(cell: str) -> float | bool | str:
+    """The number or truth value in a cell; its text where it is neither."""
     return float(cell) if NUMBER.fullmatch(cell) else TRUTH.get(cell.lower(), cell)
 
 

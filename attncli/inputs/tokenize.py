@@ -96,6 +96,7 @@ def _is_flag_half(char: str) -> bool:
 
 
 def _is_pictograph(char: str) -> bool:
+    """Whether a character is an emoji or another picture, which a joiner may join."""
     # Unicode data of older Pythons leaves newer emoji unassigned, hence the block; arrows are signs of mathematics by
     # category.
     if _is_flag_half(char):
@@ -164,6 +165,7 @@ def words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
+    """What the cluster of characters begin..end-1 is."""
     char = text[begin]
     if end - begin > 1 and any(maker in text[begin:end] for maker in SIGN_MAKERS):
         return ClusterKind.SIGN
@@ -232,10 +234,10 @@ class BuiltinTokenizer(ABC):
         return tokens
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        raise _no_ids(self.name)
+        raise _no_ids_error(self.name)
 
     def text_of(self, ids: Sequence[int]) -> str:
-        raise _no_ids(self.name)
+        raise _no_ids_error(self.name)
 
 
 class WordTokenizer(BuiltinTokenizer):
@@ -296,17 +298,20 @@ class ByteTokenizer(BuiltinTokenizer):
 
 
 def _byte_text(byte: int) -> str:
+    """A byte as its ASCII character, or as `<0xE4>`."""
     return chr(byte) if 0x20 <= byte < 0x7F else f"<0x{byte:02X}>"
 
 
 def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
+    """Raise InputError for an id outside 0 to `largest`. kind: what ids are, for the error."""
     for code in ids:
         if not 0 <= code <= largest:
             expected = message("0 to {largest}", largest=largest)
             raise InputError("the id {code} is not {kind}", where="--ids", expected=expected, code=code, kind=kind)
 
 
-def _no_ids(name: str) -> UsageError:
+def _no_ids_error(name: str) -> UsageError:
+    """The error about a tokenizer without ids."""
     what = message("the {name} tokenizer has no ids", name=name)
     expected = message("a tokenizer with ids: byte, char, a tokenizer.json or a model")
     return UsageError(what, where="--ids", expected=expected, hint="--tokenizer byte")
@@ -344,6 +349,7 @@ def tokenizer(spec: str) -> Tokenizer:
 
 
 def _names_a_file(spec: str, path: Path) -> bool:
+    """Whether `--tokenizer` means a file. Raises InputError for a name that no file can have."""
     try:
         return bool(spec) and (path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json"))
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL

@@ -195,6 +195,7 @@ class PieceTokenizer:
 
     @cached_property
     def _is_byte_level(self) -> bool:
+        """Whether the vocabulary writes bytes as printable characters."""
         return any(
             part is not None and b'"ByteLevel"' in part.__getstate__()
             for part in (self.hf.pre_tokenizer, self.hf.decoder)
@@ -273,6 +274,7 @@ class _WorkThread:
         return value
 
     def _serve(self) -> None:
+        """Do tasks one after the other, until None comes."""
         while (work := self._tasks.get()) is not None:
             self._results.put(_try(work))
             del work
@@ -329,6 +331,7 @@ def _silent_panics() -> Iterator[None]:
 
 
 def _without_surrogates(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 

@@ -181,6 +181,7 @@ def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hash
 def _continues_word(
     before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> bool:
+    """Whether a token goes on with the word of the one before. spans, starts: of the words in the text."""
     if before.special or token.special or before.part != token.part or token.part:
         return False
     if (
@@ -201,4 +202,5 @@ def _continues_word(
 
 
 def _is_unspaced(letter: str) -> bool:
+    """Whether a letter is of a script that writes no spaces."""
     return not letter.isascii() and unicodedata.name(letter, "").startswith(UNSPACED)

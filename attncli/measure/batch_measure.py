@@ -34,7 +34,7 @@ class LinearForm:
     def __init__(self, constant: Floats, keys: Floats | None, facts: Mapping[str, Floats]) -> None:
         self.constant, self.keys, self.facts = constant, keys, dict(facts)
 
-    def _row(self, value: Any) -> Floats:
+    def _as_row(self, value: Any) -> Floats:
         """Numbers as [row], or [1] for all rows."""
         values = np.asarray(value, np.float64)
         if values.ndim == 2 and values.shape[0] != 1:
@@ -43,7 +43,7 @@ class LinearForm:
 
     def __add__(self, addend: Any) -> LinearForm:
         if not isinstance(addend, LinearForm):
-            return LinearForm(self.constant + self._row(addend), self.keys, self.facts)
+            return LinearForm(self.constant + self._as_row(addend), self.keys, self.facts)
         keys = self.keys if addend.keys is None else addend.keys if self.keys is None else self.keys + addend.keys
         names = dict.fromkeys((*self.facts, *addend.facts))
         zero = np.zeros_like(self.constant)
@@ -55,7 +55,7 @@ class LinearForm:
     def __mul__(self, factor: Any) -> LinearForm:
         if isinstance(factor, LinearForm):
             raise TypeError("a product of two forms is not linear")
-        row = self._row(factor)
+        row = self._as_row(factor)
         facts = {name: fact * row for name, fact in self.facts.items()}
         return LinearForm(self.constant * row, None if self.keys is None else self.keys * row[:, None], facts)
 
@@ -64,7 +64,7 @@ class LinearForm:
     def __truediv__(self, divisor: Any) -> LinearForm:
         if isinstance(divisor, LinearForm):
             raise TypeError("a quotient of two forms is not linear")
-        return self * (1.0 / self._row(divisor))
+        return self * (1.0 / self._as_row(divisor))
 
     def __neg__(self) -> LinearForm:
         return self * -1.0
@@ -82,11 +82,12 @@ class LinearForm:
         del types
         if function is not np.where or len(args) != 3 or settings:
             raise TypeError(f"{function.__name__} is not linear")
-        condition = self._row(args[0])
-        return self._form(args[1]) * condition + self._form(args[2]) * (1.0 - condition)
+        condition = self._as_row(args[0])
+        return self._as_form(args[1]) * condition + self._as_form(args[2]) * (1.0 - condition)
 
-    def _form(self, value: Any) -> LinearForm:
-        return value if isinstance(value, LinearForm) else LinearForm(self._row(value), None, {})
+    def _as_form(self, value: Any) -> LinearForm:
+        """A value as a form: itself, or a constant."""
+        return value if isinstance(value, LinearForm) else LinearForm(self._as_row(value), None, {})
 
 
 class FormRows:
@@ -104,50 +105,62 @@ class FormRows:
         """A fact that is given no form here: the metric that it belongs to goes by rows."""
         raise TypeError(f"{fact} has no linear form")
 
-    def _of(self, coefficients: Any) -> Any:
+    def _weights_form(self, coefficients: Any) -> Any:
+        """The form with these coefficients of the weights, [row, key]."""
         return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})
 
-    def _fact(self, name: str) -> Any:
+    def _fact_form(self, name: str) -> Any:
+        """The form that is 1 times a fact of each row."""
         return LinearForm(np.zeros(self.i.size), None, {name: np.ones(self.i.size)})
 
     @property
     def total(self) -> Any:
-        return self._of(np.ones((self.i.size, self._j.size)))
+        """Σ_j A_ij."""
+        return self._weights_form(np.ones((self.i.size, self._j.size)))
 
     @property
     def entropy(self) -> Any:
-        return self._fact("entropy")
+        """−Σ_j A_ij ln A_ij in nats."""
+        return self._fact_form("entropy")
 
     @property
     def peak(self) -> Any:
-        return self._fact("peak")
+        """The largest weight of each row."""
+        return self._fact_form("peak")
 
     @property
     def peak_beyond_first(self) -> Any:
-        return self._fact("peak_beyond_first")
+        """The largest weight of each row on a key other than key 0."""
+        return self._fact_form("peak_beyond_first")
 
     @property
     def moments(self) -> tuple[Any, Any]:
+        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
         steps = self._j[None, :] - self.i[:, None]
-        return self._of(np.abs(steps)), self._of(steps)
+        return self._weights_form(np.abs(steps)), self._weights_form(steps)
 
     @property
     def rest(self) -> Any:
-        return self._of((self._j[None, :] != self.i[:, None]) & (self._j != 0))
+        """Σ_j A_ij without key 0 and the query itself."""
+        return self._weights_form((self._j[None, :] != self.i[:, None]) & (self._j != 0))
 
     def at_offset(self, offset: int) -> Any:
-        return self._of(self._j[None, :] == self.i[:, None] + offset)
+        """A_{i, i+offset}."""
+        return self._weights_form(self._j[None, :] == self.i[:, None] + offset)
 
     def key(self, k: int) -> Any:
-        return self._of(np.broadcast_to(self._j == k, (self.i.size, self._j.size)))
+        """A_ik."""
+        return self._weights_form(np.broadcast_to(self._j == k, (self.i.size, self._j.size)))
 
     def mass(self, key_mask: Bools) -> Any:
-        return self._of(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
+        """Σ A_ij over the keys in `key_mask`."""
+        return self._weights_form(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Any:
+        """Σ A_ij over the pairs (row, key), row by row."""
         matrix = np.zeros((self.i.size, self._j.size))
         np.add.at(matrix, (rows, keys), 1.0)
-        return self._of(matrix)
+        return self._weights_form(matrix)
 
 
 class FormSum(Struct, frozen=True, eq=False):
@@ -183,6 +196,7 @@ def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
 
 
 def _sum_rows(form: LinearForm, row_mask: Floats) -> FormSum:
+    """A form added up over the rows where the mask is 1."""
     kept_form = form * row_mask
     return FormSum(float(kept_form.constant.sum()), kept_form.keys, kept_form.facts)
 
@@ -345,7 +359,7 @@ class TextBatch:
         value = np.zeros((texts, heads, len(length.names)))
         norm = np.zeros_like(value)
         facts = _BatchFacts(backend, weights, entropy)
-        products = _float(backend, backend.matmul(flat, length.columns(backend, dtype)))
+        products = _as_float64(backend, backend.matmul(flat, length.columns(backend, dtype)))
         totals = np.zeros((texts, heads, length.constant.size)) + length.constant
         totals[..., length.keyed] += products
         for name, coefficients_of in length.facts.items():
@@ -358,7 +372,7 @@ class TextBatch:
             else:
                 norm[..., index], column = totals[..., column], column + 1
         if length.by_text:
-            products = _float(backend, backend.matmul(flat, self.columns(backend, dtype)))
+            products = _as_float64(backend, backend.matmul(flat, self.columns(backend, dtype)))
             for place, index in enumerate(length.by_text):
                 for text, of_text in enumerate(self.text_coefficients):
                     if index not in of_text:  # not linear: row by row, as everywhere
@@ -380,6 +394,7 @@ class TextBatch:
         return Sums(value, norm, self.rows, self.baseline)
 
     def _rows(self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None) -> WeightRows:
+        """The rows of weights [head, query, key] whose entropy may be known."""
         facts = {} if entropy is None else {"entropy": entropy}
         return WeightRows(backend, weights, self.length.i, 0, self.length.sight, about, facts)
 
@@ -389,7 +404,7 @@ class _BatchFacts:
 
     def __init__(self, backend: Backend, weights: Array, entropy: Array | None) -> None:
         self._backend, self._weights = backend, weights
-        self._values = {} if entropy is None else {"entropy": _float(backend, entropy)}
+        self._values = {} if entropy is None else {"entropy": _as_float64(backend, entropy)}
 
     def of(self, name: str) -> Floats:
         """A fact of each row, [text, head, query]."""
@@ -397,13 +412,13 @@ class _BatchFacts:
             backend, weights = self._backend, self._weights
             match name:
                 case "entropy":
-                    self._values[name] = _float(backend, backend.entropy(weights))
+                    self._values[name] = _as_float64(backend, backend.entropy(weights))
                 case "peak":
-                    self._values[name] = np.maximum(self.of("peak_beyond_first"), _float(backend, weights[..., 0]))
+                    self._values[name] = np.maximum(self.of("peak_beyond_first"), _as_float64(backend, weights[..., 0]))
                 case _:
                     beyond = weights[..., 1:]
                     peaks = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
-                    self._values[name] = _float(backend, peaks)
+                    self._values[name] = _as_float64(backend, peaks)
         return self._values[name]
 
 
@@ -420,6 +435,7 @@ def _value_of_form(part: FormSum, even: Floats) -> float:
     return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
 
 
-def _float(backend: Backend, array: Array) -> Floats:
+def _as_float64(backend: Backend, array: Array) -> Floats:
+    """An array of any backend as float64 NumPy."""
     floats: Floats = np.asarray(backend.numpy(array), np.float64)
     return floats

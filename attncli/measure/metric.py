@@ -130,19 +130,23 @@ def _see_several(rows: AttentionRows) -> Bools:
 
 
 def _normalised_entropy(rows: AttentionRows) -> Floats:
+    """The entropy of each row over the largest that it could have."""
     return rows.entropy / np.log(np.maximum(rows.sight.count, 2))
 
 
 def _diagonality(rows: AttentionRows) -> Floats:
+    """1 less the mean distance of each row over its farthest key."""
     farthest = np.maximum(np.abs(rows.i - rows.sight.first), np.abs(rows.sight.last - rows.i))
     return 1 - rows.moments[0] / np.maximum(farthest, 1)
 
 
 def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
+    """The mean weight at an offset of the key from the query."""
     return row_mean(lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset))
 
 
 def _band(rows: AttentionRows) -> Floats:
+    """The weight of each row within `NEARBY` tokens."""
     return sum((rows.at_offset(offset) for offset in NEAREST), np.zeros(()))
 
 
@@ -153,11 +157,13 @@ def _beyond(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows
 
 
 def _special(rows: AttentionRows) -> Floats:
+    """The weight of each row on special tokens."""
     assert rows.about.special is not None
     return rows.mass(rows.about.special)
 
 
 def _punctuation(rows: AttentionRows) -> Floats:
+    """The weight of each row on punctuation."""
     assert rows.about.punctuation is not None
     return rows.mass(rows.about.punctuation)
 
@@ -317,23 +323,28 @@ class UniformRows:
 
     @cached_property
     def total(self) -> Floats:
+        """Σ_j A_ij."""
         return (~self.sight.empty).astype(np.float64)
 
     @cached_property
     def entropy(self) -> Floats:
+        """−Σ_j A_ij ln A_ij in nats."""
         logs: Floats = np.log(np.maximum(self.sight.count, 1).astype(np.float64))
         return logs
 
     @cached_property
     def peak(self) -> Floats:
+        """The largest weight of each row."""
         return self.share
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
+        """The largest weight of each row on a key other than key 0."""
         return np.where(self.sight.last >= np.maximum(self.sight.first, 1), self.share, 0.0)
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
+        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
         back, ahead = self.i - self.sight.first, self.sight.last - self.i
         signed_distance = np.where(self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i)
         # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
@@ -342,21 +353,26 @@ class UniformRows:
 
     @cached_property
     def rest(self) -> Floats:
+        """Σ_j A_ij without key 0 and the query itself."""
         apart = self.sight.has_key(np.zeros_like(self.i)) & (self.i > 0)
         counts: Floats = (self.sight.count - self.sight.has_key(self.i) - apart).astype(np.float64)
         return counts * self.share
 
     def at_offset(self, offset: int) -> Floats:
+        """A_{i, i+offset}."""
         return np.where(self.sight.has_key(self.i + offset), self.share, 0.0)
 
     def key(self, k: int) -> Floats:
+        """A_ik."""
         return np.where(self.sight.has_key(np.full_like(self.i, k)), self.share, 0.0)
 
     def mass(self, key_mask: Bools) -> Floats:
+        """Σ A_ij over the keys in `key_mask`."""
         up_to = np.concatenate([[0], np.cumsum(key_mask)])
         return np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first]) * self.share
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
+        """Σ A_ij over the pairs (row, key), row by row."""
         inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
         counts = [np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]
         return np.stack(counts).astype(np.float64) * self.share

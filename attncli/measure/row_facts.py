@@ -221,6 +221,7 @@ def is_punctuation(token: Token) -> bool:
 
 @lru_cache(4096)
 def _punctuation_alone(text: str) -> bool:
+    """Whether a text is nothing but punctuation, marks of pieces aside."""
     text = text.strip("Ġ▁ ")
     return text != "" and all(unicodedata.category(letter).startswith("P") for letter in text)
 
@@ -254,11 +255,12 @@ class TokenPairs:
         last = self._last.get(after)
         if last is not None and last[0] is i:  # the same block of rows, of another head
             return last[1]
-        pairs = self._of(i, after)
+        pairs = self._find_pairs(i, after)
         self._last[after] = (i, pairs)
         return pairs
 
-    def _of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
+    def _find_pairs(self, i: Ints, after: int) -> tuple[Ints, Ints]:
+        """As `of`, computed anew."""
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
         within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -407,21 +409,25 @@ class WeightRows:
 
     @cached_property
     def total(self) -> Floats:
+        """Σ_j A_ij."""
         before, after = self._sides
         return before + self._near.sum(-1) + after + (self.key(0) if self._near_range[0] > 0 else 0.0)
 
     @cached_property
     def entropy(self) -> Floats:
+        """−Σ_j A_ij ln A_ij in nats."""
         entropies = self._facts.get("entropy")
         return self.numpy(self.backend.entropy(self.weights) if entropies is None else entropies)
 
     @cached_property
     def peak(self) -> Floats:
+        """The largest weight of each row."""
         peaks = self._facts.get("peak")
         return np.maximum(self.peak_beyond_first, self.key(0)) if peaks is None else self.numpy(peaks)
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
+        """The largest weight of each row on a key other than key 0."""
         # where key 0 is well below the peak, that is the peak beyond it, too
         doubtful = self.key(0) > self.peak * CLEARLY if "peak" in self._facts else np.ones(self._shape, bool)
         if 2 * doubtful.sum() > doubtful.size:
@@ -439,10 +445,12 @@ class WeightRows:
 
     @cached_property
     def _shape(self) -> tuple[int, int]:
+        """How many heads and rows there are."""
         return self.weights.shape[0], self.weights.shape[1]
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
+        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
         # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
         # positions count from the first row, so that nothing large cancels
         first, near_range = int(self.i[0]), self._near_range
@@ -468,6 +476,7 @@ class WeightRows:
 
     @cached_property
     def rest(self) -> Floats:
+        """Σ_j A_ij without key 0 and the query itself."""
         j = self.low + np.arange(*self._near_range)
         before, after = self._sides
         key_counts = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
@@ -495,6 +504,7 @@ class WeightRows:
         return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
 
     def at_offset(self, offset: int) -> Floats:
+        """A_{i, i+offset}."""
         if offset not in self._by_offset:
             # the nearest are asked for together: one look for all of them
             offsets = NEAREST if abs(offset) <= NEARBY else (offset,)
@@ -506,17 +516,20 @@ class WeightRows:
         return self._by_offset[offset]
 
     def key(self, k: int) -> Floats:
+        """A_ik."""
         if not self.low <= k < self.low + self.weights.shape[-1]:
             return np.zeros(self._shape)
         return self.numpy(self.weights[..., k - self.low])
 
     def mass(self, key_mask: Bools) -> Floats:
+        """Σ A_ij over the keys in `key_mask`."""
         columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
         return self.numpy(self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[..., 0])
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
+        """Σ A_ij over the pairs (row, key), row by row."""
         if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
             inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
             rows, keys = rows[inside], keys[inside]
@@ -528,6 +541,7 @@ class WeightRows:
         return sums
 
     def _pick(self, rows: Ints, columns: Ints) -> Floats:
+        """The weights at these pairs of row and column, [head, pair]."""
         heads, _, width = self.weights.shape
         flat = self.weights.reshape((heads, -1))
         return self.numpy(self.backend.take(flat, self.backend.keep(rows * width + columns), -1))

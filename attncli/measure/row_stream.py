@@ -204,6 +204,7 @@ class LinkCollector:
 
 
 def _top_link(query: int, key: int, weight: float) -> TopLink:
+    """A link as documents hold it."""
     return TopLink(query=query, key=key, weight=weight)
 
 

@@ -339,24 +339,25 @@ class Recording:
         """The layers asked for, as `Model.trace` gives them; records of all of them are there when they are."""
         model = self._model
 
-        def both(layer: int, kind: str, block: RowBlock) -> None:
+        def feed_block(layer: int, kind: str, block: RowBlock) -> None:
             if kind == "self":
-                feed(model.backend, self._layer(layer), block)
+                feed(model.backend, self._layer_records(layer), block)
             if on_block is not None:
                 on_block(layer, kind, block)
 
         stage_names = WHOLE if rows is None else STAGES
         for trace in model.trace(
-            tokens, layers=layers, keep={*keep, *stage_names}, rows=rows, on_block=None if rows is None else both
+            tokens, layers=layers, keep={*keep, *stage_names}, rows=rows, on_block=None if rows is None else feed_block
         ):
             if rows is None:
-                feed_whole(model.backend, self._layer(trace.layer), trace.stages, None)
+                feed_whole(model.backend, self._layer_records(trace.layer), trace.stages, None)
             attention = model.spec.blocks[trace.layer].attention
             terms = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
             self._records += self._layers.pop(trace.layer).records(terms)
             yield model.only(trace, heads)
 
-    def _layer(self, layer: int) -> LayerRecords:
+    def _layer_records(self, layer: int) -> LayerRecords:
+        """What takes the rows of a layer, made when its first ones come."""
         if layer not in self._layers:
             model = self._model
             head_numbers = numbers_of(self._heads, model.spec.blocks[layer].attention.heads)
@@ -611,6 +612,7 @@ def shown_link(
 
 
 def _record_of_document(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
+    """The record of a document, with these of its heads."""
     return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
 
 

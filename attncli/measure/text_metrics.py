@@ -117,7 +117,10 @@ class _BatchMetrics:
                 own_facts = [facts[entry] for entry in entries]
                 if not self._by_position or not LengthTally.fits(self._metrics, count):
                     for place, trace in zip(places, traces, strict=True):
-                        weights, visible = self._own(trace, entries, count), self._visible(trace, mask, entries, count)
+                        weights, visible = (
+                            self._stage_of(trace, entries, count),
+                            self._visible(trace, mask, entries, count),
+                        )
                         for text, entry in enumerate(entries):
                             results = measure_rows(weights[text], visible[text], self._metrics, own_facts[text])
                             for index, result in enumerate(results.values()):
@@ -127,8 +130,8 @@ class _BatchMetrics:
                     continue
                 key = repr(mask), count
                 if key not in text_batches:
-                    text_batches[key] = TextBatch(self._length(mask, count), own_facts)
-                weights = backend.concat([self._own(trace, entries, count) for trace in traces], 1)
+                    text_batches[key] = TextBatch(self._length_tally(mask, count), own_facts)
+                weights = backend.concat([self._stage_of(trace, entries, count) for trace in traces], 1)
                 entropies = [self._entropy(trace, entries, count) for trace in traces]
                 known = [entropy for entropy in entropies if entropy is not None]
                 entropy = backend.concat(known, 1) if len(known) == len(traces) else None
@@ -162,7 +165,7 @@ class _BatchMetrics:
         if mask is not None:
             yield range(start, start + len(group)), mask, group
 
-    def _own(self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights") -> Array:
+    def _stage_of(self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights") -> Array:
         """Texts of one length out of a batch [text, head, query, key], with the heads asked for: learned keys and
         padding are no tokens."""
         part = trace.stages[stage][entries[0] : entries[-1] + 1]  # sorted by length: they stand side by side
@@ -181,12 +184,13 @@ class _BatchMetrics:
     def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
         """What each query sees, booleans [text, head, query, key]."""
         if "masked" in trace.stages:
-            scores = self._own(trace, entries, count, "masked")
+            scores = self._stage_of(trace, entries, count, "masked")
             return np.asarray(self._model.backend.numpy(scores)) != -np.inf
         matrix = sight_of(mask, count).visibility_matrix(count)[0]
         return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))
 
-    def _length(self, mask: Mask, count: int) -> LengthTally:
+    def _length_tally(self, mask: Mask, count: int) -> LengthTally:
+        """The coefficients for texts of so many tokens under a mask, made once."""
         key = repr(mask), count
         if key not in self._lengths:
             self._lengths[key] = LengthTally(self._metrics, mask, count)
