@@ -62,7 +62,7 @@ class AdapterRequest(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """As it is told: its folder, and its weight where that is not 1."""
+        """Its folder, and its weight where that is not 1: DIR:WEIGHT."""
         return str(self.folder) if self.weight == 1 else f"{self.folder}:{self.weight:g}"
 
 
@@ -220,11 +220,11 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
         _read_adapter(base, request, changes, shifts, recipes)
     for name, matrix_changes in changes.items():
         shape = base.info(name).shape
-        in_out = _fits(shape[::-1], matrix_changes[0].parts) and (
-            matrix_changes[0].in_out or not _fits(shape, matrix_changes[0].parts)
+        in_out = _change_fits(shape[::-1], matrix_changes[0].parts) and (
+            matrix_changes[0].in_out or not _change_fits(shape, matrix_changes[0].parts)
         )
         for change in matrix_changes:
-            if not _fits(shape[::-1] if in_out else shape, change.parts):
+            if not _change_fits(shape[::-1] if in_out else shape, change.parts):
                 raise _misfit_error(base, name, change.parts)
         recipes[name] = MergedRows(base, name, matrix_changes, in_out=in_out)
     for name, bias_shifts in shifts.items():
@@ -345,7 +345,7 @@ def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
     raise InputError(what, where=where, expected="the model that the adapter was trained on")
 
 
-def _fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
+def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
     """Whether the change belongs to a matrix of this shape, [out, in], or to a table, [token, width]."""
     if "table_a" in parts:
         a, b = parts["table_a"], parts["table_b"]

@@ -371,7 +371,7 @@ def _rendered_text(
 
 @contextmanager
 def _template_errors(template: ChatTemplate) -> Iterator[None]:
-    """Whatever a template raises, as an error of ours."""
+    """Whatever a template raises within, as an AttnError."""
     try:
         from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
     except ImportError as error:
@@ -420,8 +420,7 @@ class _RefusedError(Exception):
 
 @contextmanager
 def _time_limit(template: ChatTemplate) -> Iterator[None]:
-    """Stop a template that runs for ever: nothing but a look at the clock on each line can, as loops may write
-    nothing."""
+    """Stop a template that runs for ever: by the clock at each line, as loops may write nothing."""
     end = time.monotonic() + SECONDS
     before = sys.gettrace()
 

@@ -191,7 +191,7 @@ class _Header:
         return values.astype(np.bool_) if kind == BOOL else values
 
     def count(self, what: str, least: int) -> int:
-        """A number of things that take at least so many bytes each."""
+        """The next number, of things that take at least so many bytes each; raises InputError where they cannot fit."""
         count = self.number("<Q")
         if count * least > min(self.size, HEADER_LIMIT) - self.at:
             self.fail(

@@ -139,7 +139,7 @@ def bar_class(watch: Watch, file: str) -> type:
 
 
 class Parts(Enum):
-    """What is wanted of a model."""
+    """Which files are wanted of a model."""
 
     WHOLE = auto()
     HEADERS = auto()  # what says what it is: no weights, but how many and of which types
@@ -369,7 +369,7 @@ class ModelLocation(Struct, frozen=True):
 
 
 def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
-    """The folder of a model.
+    """Where a model is: in a folder, in the local cache, or in the cache once it has been fetched from the hub.
 
     name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of a GGUF file in the
     local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is in the

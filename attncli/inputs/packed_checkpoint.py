@@ -111,8 +111,8 @@ class _PackedMatrices:
         config = without_packing(self.raw.config)
         return DerivedCheckpoint(self.raw.folder, config, self.tensors, self.recipes, kinds_by_size(self.sizes))
 
-    def add(self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]) -> None:
-        """Tell a matrix that is computed. parts: the stored tensors that it is made of, the largest first."""
+    def add_matrix(self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]) -> None:
+        """Note a matrix that is computed. parts: the stored tensors that it is made of, the largest first."""
         info = self.raw.info(parts[0])
         self.used_names.update(parts)
         self.tensors[name] = TensorInfo("float32", shape, info.file, info.start, info.stop, scheme)
@@ -123,7 +123,7 @@ class _PackedMatrices:
         """The shape of a stored tensor."""
         return self.raw.info(name).shape
 
-    def check(self, name: str, expected: tuple[int, ...], *others: tuple[int, ...]) -> None:
+    def check_shape(self, name: str, expected: tuple[int, ...], *others: tuple[int, ...]) -> None:
         """Raise InputError for a part of another shape than those that its matrix allows."""
         shape = self.shape(name)
         if shape not in (expected, *others):
@@ -135,7 +135,7 @@ class _PackedMatrices:
                 shape=list(shape),
             )
 
-    def part(self, module: str, parts: Parts, *names: str) -> list[str]:
+    def stored_parts(self, module: str, parts: Parts, *names: str) -> list[str]:
         """The stored tensors of a module by these parts of names. Raises InputError for one that is missing."""
         for name in names:
             if name not in parts:
@@ -155,7 +155,7 @@ class _PackedMatrices:
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=repr(value)[:80]
         )
 
-    def groups(self, count: int, of: int, name: str) -> int:
+    def group_size(self, count: int, of: int, name: str) -> int:
         """How many numbers share a scale. Raises InputError where the rows cannot be divided so."""
         if not count or of % count:
             raise InputError(
@@ -181,13 +181,15 @@ class _PackedMatrices:
         elif scales in ((), (1,)):
             block = (rows, columns)
         else:
-            self.check(scale, (rows,))
+            self.check_shape(scale, (rows,))
             block = (1, columns)
         zero = parts.get("weight_zero_point")
         scheme = "FP8" if info.dtype.startswith("float8") else "INT8"
         idle = [parts[name] for name in ("input_scale", "activation_scale", "input_scale_ub") if name in parts]
         recipe = ScaledRows(self.raw, weight, scale, zero, block)
-        self.add(f"{module}.weight", info.shape, scheme, recipe, [weight, scale, *([zero] if zero else []), *idle])
+        self.add_matrix(
+            f"{module}.weight", info.shape, scheme, recipe, [weight, scale, *([zero] if zero else []), *idle]
+        )
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
         """Rows and columns of a block: what the config says, else what divides the matrix evenly."""
@@ -196,8 +198,8 @@ class _PackedMatrices:
         if scales in ((shape[0], 1), (1, 1)):
             return (shape[0] // scales[0], shape[1])
         if block is None or not all(type(size) is int and size > 0 for size in block):
-            return (self.groups(scales[0], shape[0], name), self.groups(scales[1], shape[1], name))
-        self.check(name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True)))
+            return (self.group_size(scales[0], shape[0], name), self.group_size(scales[1], shape[1], name))
+        self.check_shape(name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True)))
         return block
 
     def compressed(self, module: str, parts: Parts) -> None:
@@ -208,11 +210,11 @@ class _PackedMatrices:
         if "weight_packed" not in parts:
             self.scaled(module, parts)
             return
-        packed, scale, size = self.part(module, parts, "weight_packed", "weight_scale", "weight_shape")
+        packed, scale, size = self.stored_parts(module, parts, "weight_packed", "weight_scale", "weight_shape")
         stored = self.raw.read(size)
         shape = tuple(int(length) for length in stored.reshape(-1))
         if len(shape) != 2 or min(shape) < 1:
-            self.check(size, (2,))
+            self.check_shape(size, (2,))
         rows, words = self.shape(packed)
         bits = 32 * words // shape[1] if words else 0
         if self.raw.info(packed).dtype != "int32" or bits not in WORD_BITS:
@@ -224,100 +226,100 @@ class _PackedMatrices:
                 words=words,
                 length=shape[1],
             )
-        self.check(packed, (shape[0], -(-shape[1] * bits // 32)))
-        group = self.groups(self.shape(scale)[-1], shape[1], scale)
-        self.check(scale, (rows, shape[1] // group))
+        self.check_shape(packed, (shape[0], -(-shape[1] * bits // 32)))
+        group = self.group_size(self.shape(scale)[-1], shape[1], scale)
+        self.check_shape(scale, (rows, shape[1] // group))
         zero, order = parts.get("weight_zero_point"), parts.get("weight_g_idx")
         if zero is not None:
-            self.check(zero, (-(-rows * bits // 32), shape[1] // group), (rows, shape[1] // group))
+            self.check_shape(zero, (-(-rows * bits // 32), shape[1] // group), (rows, shape[1] // group))
         recipe = PackedRows(self.raw, packed, scale, zero, None, bits, group, shape, order)
         extra = [name for name in (zero, order) if name is not None]
-        self.add(f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra])
+        self.add_matrix(f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra])
 
     def mlx(self, module: str, parts: Parts) -> None:
         """MLX: words along the row, a scale and an offset for each group."""
         if "scales" not in parts:
             return
-        weight, scale, bias = self.part(module, parts, "weight", "scales", "biases")
+        weight, scale, bias = self.stored_parts(module, parts, "weight", "scales", "biases")
         own = self.settings.get(module)
         bits = self.bits("bits") if not isinstance(own, dict) else int(own.get("bits", 4))
         rows, words = self.shape(weight)
         if bits not in WORD_BITS or self.settings.get("mode", "affine") != "affine":
             self.bits("mode")
         columns = words * 32 // bits
-        group = self.groups(self.shape(scale)[-1], columns, scale)
-        self.check(scale, (rows, columns // group))
-        self.check(bias, (rows, columns // group))
+        group = self.group_size(self.shape(scale)[-1], columns, scale)
+        self.check_shape(scale, (rows, columns // group))
+        self.check_shape(bias, (rows, columns // group))
         recipe = PackedRows(self.raw, weight, scale, None, bias, bits, group, (rows, columns), None)
-        self.add(f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias])
+        self.add_matrix(f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias])
 
     def gptq(self, module: str, parts: Parts) -> None:
         """GPTQ: words down the columns of [in, out], each row of which has a group."""
         if "qweight" not in parts:
             return
-        weight, zeros, scale = self.part(module, parts, "qweight", "qzeros", "scales")
+        weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
         bits = self.bits("bits", "w_bit")
         per_word = 32 // bits
         words, out = self.shape(weight)
         count = self.shape(scale)[0]
-        self.check(scale, (count, out))
-        self.check(zeros, (count, -(-out // per_word)))
+        self.check_shape(scale, (count, out))
+        self.check_shape(zeros, (count, -(-out // per_word)))
         order = parts.get("g_idx")
         if order is not None:
-            self.check(order, (words * per_word,))
-        group = self.groups(count, words * per_word, scale) if order is None else 0
+            self.check_shape(order, (words * per_word,))
+        group = self.group_size(count, words * per_word, scale) if order is None else 0
         more = 0 if self.settings.get("checkpoint_format") == "gptq_v2" else 1
         recipe = GptqMatrix(self.raw, (weight, zeros, scale, order), bits, group, more)
         parts_used = [weight, zeros, scale, *([order] if order else [])]
-        self.add(f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used)
+        self.add_matrix(f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used)
 
     def awq(self, module: str, parts: Parts) -> None:
         """AWQ: words along the rows of [in, out], their numbers in an order of their own."""
         if "qweight" not in parts:
             return
-        weight, zeros, scale = self.part(module, parts, "qweight", "qzeros", "scales")
+        weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
         if self.bits("bits", "w_bit") != 4 or self.settings.get("version", "gemm").lower() != "gemm":
             raise self._unsupported("version", self.settings.get("version"), message("4 bits, packed as for gemm"))
         rows, words = self.shape(weight)
         count = self.shape(scale)[0]
-        self.check(scale, (count, words * 8))
-        self.check(zeros, (count, words))
-        recipe = AwqMatrix(self.raw, (weight, zeros, scale), self.groups(count, rows, scale))
-        self.add(f"{module}.weight", (words * 8, rows), "AWQ 4-bit", recipe, [weight, zeros, scale])
+        self.check_shape(scale, (count, words * 8))
+        self.check_shape(zeros, (count, words))
+        recipe = AwqMatrix(self.raw, (weight, zeros, scale), self.group_size(count, rows, scale))
+        self.add_matrix(f"{module}.weight", (words * 8, rows), "AWQ 4-bit", recipe, [weight, zeros, scale])
 
     def bitsandbytes(self, module: str, parts: Parts) -> None:
         """bitsandbytes: bytes with a scale for each row, or pairs of codes with a scale for each block."""
         if "SCB" in parts:
-            weight, scale = self.part(module, parts, "weight", "SCB")
+            weight, scale = self.stored_parts(module, parts, "weight", "SCB")
             rows, _ = shape = self.shape(weight)
-            self.check(scale, (rows,))
+            self.check_shape(scale, (rows,))
             by_row = ScaledRows(self.raw, weight, scale, None, (1, shape[1]), 1 / 127)
             idle = [parts["weight_format"]] if "weight_format" in parts else []
-            self.add(f"{module}.weight", shape, "INT8", by_row, [weight, scale, *idle])
+            self.add_matrix(f"{module}.weight", shape, "INT8", by_row, [weight, scale, *idle])
             return
         state_part = next((part for part in parts if part.startswith(f"weight.{STATE}")), None)
         if state_part is None:
             return
         # the matrix itself is `module.weight`, its parts `module.weight.absmax` and so on
-        weight, state = self.part(module, parts, "weight", state_part)
-        stated = self._state(state)
+        weight, state = self.stored_parts(module, parts, "weight", state_part)
+        stated = self._quantization_state(state)
         shape, block = tuple(stated["shape"]), stated["blocksize"]
         count = int(np.prod(shape))
         nested = "weight.nested_absmax" in parts
         names = NESTED if nested else NESTED[:2]
-        stored = self.part(module, parts, *(f"weight.{name}" for name in names))
+        stored = self.stored_parts(module, parts, *(f"weight.{name}" for name in names))
         blocks = -(-count // block)
-        self.check(weight, (-(-count // 2), 1), (1, -(-count // 2)))
-        self.check(stored[0], (blocks,))
-        self.check(stored[1], (16,))
+        self.check_shape(weight, (-(-count // 2), 1), (1, -(-count // 2)))
+        self.check_shape(stored[0], (blocks,))
+        self.check_shape(stored[1], (16,))
         if nested:
-            self.check(stored[2], (-(-blocks // stated["nested_blocksize"]),))
-            self.check(stored[3], (256,))
+            self.check_shape(stored[2], (-(-blocks // stated["nested_blocksize"]),))
+            self.check_shape(stored[3], (256,))
         recipe = CodedMatrix(self.raw, weight, stored, stated, count)
         scheme = state_part.rpartition("__")[2].upper()
-        self.add(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
+        self.add_matrix(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
 
-    def _state(self, name: str) -> Mapping[str, Any]:
+    def _quantization_state(self, name: str) -> Mapping[str, Any]:
         """What stands beside a matrix of codes: shape, block sizes, offset."""
         try:
             state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
@@ -340,14 +342,14 @@ class _PackedMatrices:
             if not part.endswith("_blocks"):
                 continue
             stem = part.removesuffix("_blocks")
-            blocks, scale = self.part(module, parts, part, f"{stem}_scales")
+            blocks, scale = self.stored_parts(module, parts, part, f"{stem}_scales")
             shape = self.shape(blocks)
             if len(shape) != 4 or shape[3] != 16:
-                self.check(blocks, (*shape[:3], 16))
+                self.check_shape(blocks, (*shape[:3], 16))
             experts, out, count, _ = shape
-            self.check(scale, (experts, out, count))
+            self.check_shape(scale, (experts, out, count))
             recipe = MxExperts(self.raw, blocks, scale)
-            self.add(f"{module}.{stem}", (experts, count * 32, out), "MXFP4", recipe, [blocks, scale])
+            self.add_matrix(f"{module}.{stem}", (experts, count * 32, out), "MXFP4", recipe, [blocks, scale])
 
 
 def raw_numbers(array: Array, dtype: str) -> Array:

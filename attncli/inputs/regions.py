@@ -89,7 +89,7 @@ def find_regions(
     spans = {} if text.chat is None else {part.name: [(part.start, part.end)] for part in text.chat.parts}
     regions = [Region(name, _tokens_in_spans(places, tokens)) for name, places in spans.items()]
     for rule in rules:
-        regions.append(Region(rule.name, _tokens_of(rule, text.text, tokens)))
+        regions.append(Region(rule.name, _tokens_of_rule(rule, text.text, tokens)))
     regions = [region for region in regions if region.tokens]
     names = [region.name for region in regions]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -154,7 +154,7 @@ def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Regio
     return [Region(region.name, tuple(sorted(words[region.name]))) for region in regions if words[region.name]]
 
 
-def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
+def _tokens_of_rule(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
     """The tokens that a rule means; at least one."""
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:

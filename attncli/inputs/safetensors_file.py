@@ -214,7 +214,7 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise InputError("the metadata are not texts by name", where=where, expected=EXPECTED)
     entries = sorted(
-        (_entry(name, field, 8 + length, where) for name, field in fields.items()),
+        (_parse_entry(name, field, 8 + length, where) for name, field in fields.items()),
         key=lambda entry: (entry.start, entry.end),
     )
     _check_layout(entries, 8 + length, size, where)
@@ -260,7 +260,7 @@ def write_safetensors(
         stream.write(little.reshape(-1).view(np.uint8).data)
 
 
-def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
+def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
     """The tensor that a field of the header declares. origin: where the data begin. Raises as `read_header`."""
     dtype, shape, offsets = map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
     if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:

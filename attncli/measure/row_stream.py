@@ -59,20 +59,20 @@ class TopLinks:
         step = max(AT_ONCE // max(keys, 1), 1)
         for place in range(heads):
             head, peak = first_head + place, np.where(counts_row, rows.peak[place], 0.0)
-            beating = np.flatnonzero(peak > self._threshold(head))
+            beating = np.flatnonzero(peak > self._least_kept(head))
             for begin in dict.fromkeys((beating // step * step).tolist()):
                 # what is found makes it harder for the rows after
-                beat = np.flatnonzero(peak[begin : begin + step] > self._threshold(head))
+                beat = np.flatnonzero(peak[begin : begin + step] > self._least_kept(head))
                 if beat.size:
                     part = rows.numpy(rows.weights[place, begin : begin + step])
-                    self._take_rows(head, rows, part[beat], begin + beat)
+                    self._add_rows(head, rows, part[beat], begin + beat)
 
-    def _threshold(self, head: int) -> float:
+    def _least_kept(self, head: int) -> float:
         """What a weight must exceed to be kept."""
         links = self._links[head]
         return -links[-1][0] if len(links) == self.top else 0.0
 
-    def _take_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
+    def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
         """Add the links of these rows, [row, key], without the pairs left out. which: their places in the block."""
         queries = rows.i[which]
         if self._leave_out is not None:
@@ -93,7 +93,7 @@ class TopLinks:
 
     def _keep_strongest(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
         """Keep what is strong enough of these rows, [row, low…], each with its largest weight."""
-        least, least_kept = self._bound(peak), self._threshold(head)
+        least, least_kept = self._least_of_top(peak), self._least_kept(head)
         # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
         which = np.flatnonzero((peak >= least) & (peak > least_kept))
         weights, queries = weights[which], queries[which]
@@ -101,7 +101,7 @@ class TopLinks:
         values = weights[row, key]
         if values.size > self.top:
             # only what may be among them is sorted
-            maybe = np.flatnonzero(values >= self._bound(values))
+            maybe = np.flatnonzero(values >= self._least_of_top(values))
             strongest = maybe[np.argsort(-values[maybe], kind="stable")[: self.top]]
             row, key, values = row[strongest], key[strongest], values[strongest]
         links = self._links[head]
@@ -109,7 +109,7 @@ class TopLinks:
         links.sort()
         del links[self.top :]
 
-    def _bound(self, weights: Floats) -> float:
+    def _least_of_top(self, weights: Floats) -> float:
         """The smallest of the `top` largest of these weights; −∞ where there are fewer."""
         place = weights.size - self.top
         return float(np.partition(weights, place)[place]) if 0 <= place < weights.size else -np.inf
@@ -170,9 +170,9 @@ class LinkCollector:
             i = np.arange(row.start, row.stop)
             for head, matrix in enumerate(weights):
                 rows = matrix[row, : self._keys]
-                collector.add_whole(head, rows, i, self._counting(row, rows.dtype))
+                collector.add_whole(head, rows, i, self._counted_pairs(row, rows.dtype))
 
-    def _counting(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
+    def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
         """1 for each pair of these queries that counts and 0 for the others; None where all count."""
         if not self._out.names and not self._out.queries.any():
             return None

@@ -54,7 +54,7 @@ from attncli.models.model import Model, choose_heads
 
 @np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
-    """A block of rows with the stages weights, and capped and biased where they were kept."""
+    """Give a layer's records a block of rows, with the stage weights, and capped and biased where they were kept."""
     local_heads, first = select_in_block(block, records.head_numbers)
     rows = records.rows(block.high)
     if local_heads:
@@ -68,8 +68,10 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Array], words: Words | None) -> None:
-    """All rows of a layer at once: weights, and masked, capped and biased where there are any. words: what tokens are
-    merged to."""
+    """Give a layer's records all its rows at once: weights, and masked, capped and biased where there are any.
+
+    words: what tokens are merged to.
+    """
     arrays = {
         name: backend.numpy(stages[name])[records.head_numbers]
         for name in ("weights", "masked", "capped", "biased")
@@ -223,7 +225,7 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
 
 
 def _rows_at_once(blocks: Sequence[Block], count: int) -> int:
-    """How many query rows to compute at a time."""
+    """How many query rows of a text of `count` tokens to compute at a time."""
     many = max(block.attention.heads for block in blocks)
     return max(min(AT_ONCE // (many * count), count), 1)
 
@@ -322,7 +324,7 @@ class Recording:
         self._records: list[HeadRecord] = []
 
     def take_records(self) -> Iterator[HeadRecord]:
-        """The records that are there, which are let go."""
+        """The records that have come since this was last asked, which are let go."""
         records, self._records = self._records, []
         yield from records
 

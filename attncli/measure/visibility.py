@@ -56,7 +56,7 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     """
     mask.check_size(queries, keys)
     backend = numpy_backend("float64")
-    _refuse_over(mask, queries, keys)
+    _refuse_many_pairs(mask, queries, keys)
     start = 0
     while start < queries:
         low, high = span(mask, start, start, keys)
@@ -69,7 +69,7 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
         start = stop
 
 
-def _refuse_over(mask: Mask, queries: int, keys: int) -> None:
+def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
     """Raise LimitError if there are more than `MOST_PAIRS` pairs to look at, judged by the ranges of some rows."""
     rows = range(0, queries, max(queries // SAMPLED, 1))
     ranges = [span(mask, row, row, keys) for row in rows]
@@ -110,14 +110,14 @@ def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Visibility
             continue
         per_query[start : start + len(visibility)] = visibility.sum(axis=1)
         per_key[low:high] += visibility.sum(axis=0)
-        pooled = np.add.reduceat(visibility, _edges(low, high, block), axis=1, dtype=np.int64)
-        rows = np.add.reduceat(pooled, _edges(start, start + len(visibility), block), axis=0)
+        pooled = np.add.reduceat(visibility, _block_starts(low, high, block), axis=1, dtype=np.int64)
+        rows = np.add.reduceat(pooled, _block_starts(start, start + len(visibility), block), axis=0)
         top, left_cell = start // block, low // block
         cells[top : top + rows.shape[0], left_cell : left_cell + rows.shape[1]] += rows
     return VisibilityCounts(per_query, per_key, cells, block)
 
 
-def _edges(first: int, last: int, block: int) -> list[int]:
+def _block_starts(first: int, last: int, block: int) -> list[int]:
     """Where blocks begin within first..last-1, counted from `first`."""
     return [0, *range(block - first % block, last - first, block)]
 
