@@ -313,7 +313,7 @@ def _add_template(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence
     specials: dict[str, int] = {}
 
     def token_of(keys: tuple[str, ...]) -> str | None:
-        """The token that the first of these keys names which the file has."""
+        """The token that the first of these keys names which the file has. Raises InputError for an id without one."""
         for key in keys if kind == "bert" else keys[-1:]:
             number: Any = metadata.get(f"tokenizer.ggml.{key}")
             if number is None:

@@ -446,7 +446,7 @@ class GptqMatrix:
         self._raw, self._names, self._bits, self._group, self._more = raw, names, bits, group, more
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
+        """The rows start..stop-1 of the matrix. Raises InputError for a group that has no scales."""
         weight, zero, scale, order = self._names
         numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(np.float32)
         scales = self._raw.read(scale, "float32").T
