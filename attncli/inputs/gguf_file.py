@@ -139,7 +139,7 @@ class _Header:
         return tensors
 
     def tensor_info(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
-        """A tensor's name, its shape, in which blocks it lies, how many bytes after the first. Raises as `read_gguf`."""
+        """A tensor's name, its shape, its blocks, and how many bytes after the first. Raises as `read_gguf`."""
         name, axes = self.text(NAME_LIMIT), self.number("<I")
         if not 1 <= axes <= MOST_AXES:
             self.fail(
