@@ -110,7 +110,7 @@ def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpu
         with pytest.raises(AttnError, match="no file can be made for what a worker says"):
             run(made, folder, str(encoder), LocalWorkers(1))
     with monkeypatch.context() as patched:
-        patched.setattr(plan, "_write_beside", refused)
+        patched.setattr(plan, "_write_to_disk", refused)
         assert planned(encoder, corpus, folder) == made  # what is there is not written again
         with pytest.raises(AttnError, match="cannot write the plan: Permission denied"):
             planned(encoder, corpus, tmp_path / "other")
