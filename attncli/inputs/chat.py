@@ -256,6 +256,7 @@ def _mark_contents(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, A
     contents: list[tuple[int, str]] = []
 
     def mark(number: int, text: str) -> str:
+        """The mark that stands for a text of the message with this number; notes both."""
         contents.append((number, text))
         return MARK.format(number=len(contents) - 1)
 
@@ -452,6 +453,7 @@ def _jinja_environment() -> Any:
         tags = {"generation"}  # noqa: RUF012
 
         def parse(self, parser: Any) -> Any:
+            """What stands between the tags, in a scope of its own."""
             line = next(parser.stream).lineno
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             return nodes.Scope(body).set_lineno(line)
@@ -508,6 +510,7 @@ def _jinja_environment() -> Any:
             return dict.fromkeys(*args)
 
     def refuse(reason: str) -> None:
+        """What a template calls to refuse a chat: raises _RefusedError with its reason."""
         raise _RefusedError(reason)
 
     def to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None,

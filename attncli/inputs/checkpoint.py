@@ -531,6 +531,7 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
     finite: list[bool] = []
 
     def take() -> None:
+        """Convert pieces into the array until none is left; notes of each whether all of it is finite."""
         for first, piece in pieces:
             part, start = piece.view(stored_dtype), first // stored_dtype.itemsize
             finite.append(convert(part, target[start : start + part.size]))

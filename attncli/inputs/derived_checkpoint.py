@@ -100,6 +100,7 @@ class DerivedCheckpoint(Checkpoint):
         finite: list[bool] = []
 
         def work() -> None:
+            """Compute stretches of rows until none is left; notes of each whether all of it is finite."""
             for start in places:  # a thread that finds none left ends
                 stop = min(start + step, count)
                 finite.append(self._convert(recipe.rows(start, stop), target[start:stop]))

@@ -40,14 +40,17 @@ def nibbles(raw: Bytes, width: int) -> Bytes:
 
 
 def _f32(raw: Bytes, out: Floats) -> None:
+    """Little-endian float32, one number a block."""
     out[:] = raw.view("<f4")
 
 
 def _f16(raw: Bytes, out: Floats) -> None:
+    """Little-endian float16, one number a block."""
     out[:] = raw.view("<f2")
 
 
 def _bf16(raw: Bytes, out: Floats) -> None:
+    """Little-endian bfloat16, the upper half of a float32, one number a block."""
     np.left_shift(raw.view("<u2"), 16, out=out.view(np.uint32), dtype=np.uint32)
 
 
@@ -161,6 +164,7 @@ def _iq4_xs(raw: Bytes, out: Floats) -> None:
 
 
 def _mxfp4(raw: Bytes, out: Floats) -> None:
+    """MXFP4: 32 numbers of four bits (E2M1) and the power of two, one byte, that they share."""
     np.take(E2M1, nibbles(raw[:, 1:], 16), out=out, mode="clip")
     out *= np.ldexp(np.float32(1), raw[:, :1].astype(np.int32) - 127)
 

@@ -238,6 +238,7 @@ class _Header:
         return raw
 
     def fail(self, what: str, expected: str) -> NoReturn:
+        """Raise InputError about the file: what is wrong with it, and what was expected."""
         raise InputError(what, where=self.where, expected=expected)
 
 

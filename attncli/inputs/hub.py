@@ -124,9 +124,11 @@ def bar_class(watch: Watch, file: str) -> type:
             super().__init__(*args, **{**settings, "disable": False, "file": StringIO()})
 
         def display(self, *args: Any, **settings: Any) -> bool:
+            """Draws nothing: what is fetched is shown by `watch`."""
             return True
 
         def update(self, n: float | None = 1) -> bool | None:
+            """Count `n` bytes more, and hand `watch` the share of the file that is here."""
             displayed: bool | None = super().update(n)
             if self.total:
                 watch(file, min(self.n / self.total, 1.0))
@@ -639,6 +641,7 @@ def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, 
         raise _no_safetensors(hub, expected, f"attn run --model {hub.hub_id}")
 
     def header(path: Path) -> SafetensorsHeader | None:
+        """The header of a weight file: from disk where it is there, else the first bytes of it from the hub."""
         return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
 
     return find_tensors(folder.resolve(), header)

@@ -147,10 +147,10 @@ class _PackedMatrices:
         """How many bits a number has. Raises UnsupportedError where they fill no word evenly."""
         value = next((self.settings[key] for key in keys if key in self.settings), None)
         if value not in WORD_BITS:
-            raise self._unsupported(keys[0], value, listing(map(str, WORD_BITS)))
+            raise self._setting_error(keys[0], value, listing(map(str, WORD_BITS)))
         return int(value)
 
-    def _unsupported(self, key: str, value: object, expected: str) -> UnsupportedError:
+    def _setting_error(self, key: str, value: object, expected: str) -> UnsupportedError:
         return UnsupportedError(
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=repr(value)[:80]
         )
@@ -279,7 +279,7 @@ class _PackedMatrices:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
         if self.bits("bits", "w_bit") != 4 or self.settings.get("version", "gemm").lower() != "gemm":
-            raise self._unsupported("version", self.settings.get("version"), message("4 bits, packed as for gemm"))
+            raise self._setting_error("version", self.settings.get("version"), message("4 bits, packed as for gemm"))
         rows, words = self.shape(weight)
         count = self.shape(scale)[0]
         self.check_shape(scale, (count, words * 8))

@@ -201,6 +201,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         finite: list[bool] = []
 
         def take() -> None:
+            """Multiply pieces of rows by the library until none is left."""
             for first_row, numbers in self._rows_of(pieces):
                 weight = backend.array(numbers)
                 part = slice(first_row, first_row + len(weight))
@@ -227,6 +228,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
 
         @np.errstate(over="ignore", invalid="ignore")
         def take() -> None:
+            """Widen pieces of rows tile by tile and multiply each tile until none is left."""
             tile = None if as_stored else np.empty((many, width), x.dtype)
             for first_row, part in self._rows_of(pieces):
                 for row in range(0, len(part), many):
@@ -251,6 +253,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
 
         @np.errstate(over="ignore", invalid="ignore")
         def take() -> None:
+            """Widen pieces of rows and sum what their tiles add to the product, piece by piece, until none is left."""
             tile = np.empty((min(many, width), columns), x.dtype)
             for first_row, part in self._rows_of(pieces):
                 sums = np.zeros((len(x), columns), x.dtype)

@@ -219,6 +219,7 @@ class _BoundedStream:
         return getattr(self._stream, name)
 
     def read(self, size: int = -1) -> bytes:
+        """The next bytes of the archive, all of them for a negative size. Raises LimitError beyond READ_LIMIT."""
         chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
         if len(chunk) > READ_LIMIT:
             expected = message("at most {read_limit:,} bytes", read_limit=READ_LIMIT)

@@ -107,6 +107,7 @@ def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
         raise InputError(what, where=str(path), expected="a UTF-8 text file") from error
 
     def texts() -> Iterator[Text]:
+        """The texts, one at a time as they are read; closes the file at the end."""
         with closing(stream):
             yield from _texts_of(stream, str(path), lines)
 

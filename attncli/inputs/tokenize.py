@@ -227,6 +227,7 @@ class BuiltinTokenizer(ABC):
         """The pieces of a text, in order."""
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        """The tokens of a text, and of its pair as part 1, each with where it stands in its text."""
         tokens: list[Token] = []
         for number, part in enumerate((text,) if pair is None else (text, pair)):
             for start, end, piece, code in self.pieces(part):
@@ -247,6 +248,7 @@ class WordTokenizer(BuiltinTokenizer):
     name = "word"
 
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        """Words and signs of punctuation, without ids."""
         return ((start, end, text[start:end], None) for start, end in words(text))
 
 
@@ -256,6 +258,7 @@ class WhitespaceTokenizer(BuiltinTokenizer):
     name = "whitespace"
 
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        """What stands between whitespace, without ids."""
         return ((match.start(), match.end(), match[0], None) for match in re.finditer(r"\S+", text))
 
 
@@ -266,6 +269,7 @@ class CharTokenizer(BuiltinTokenizer):
     name = "char"
 
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        """Characters as a reader sees them; the code point as the id of those that have one."""
         for start, end in clusters(text):
             yield start, end, text[start:end], ord(text[start]) if end - start == 1 else None
 
@@ -284,6 +288,7 @@ class ByteTokenizer(BuiltinTokenizer):
     name = "byte"
 
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
+        """Bytes of UTF-8, each with its value as id and the place of its character."""
         for place, char in enumerate(text):
             for byte in char.encode("utf-8", "surrogatepass"):
                 yield place, place + 1, _byte_text(byte), byte
@@ -370,9 +375,11 @@ class ShiftedTokenizer(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The name of the tokenizer of the text."""
         return self.tokenizer.name
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        """The start token, then all tokens of the text but the last; the text's own where `start` is None."""
         tokens = self.tokenizer.encode(text, pair)
         if self.start is None or not tokens:
             return tokens
@@ -393,9 +400,11 @@ class IdsOnly(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The folder of the checkpoint, which has no tokenizer to name."""
         return self.folder
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        """Raises InputError: text cannot be cut without a tokenizer."""
         raise InputError(
             "this checkpoint has no tokenizer.json",
             where=self.folder,

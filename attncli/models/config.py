@@ -109,7 +109,9 @@ class Config:
         """A whole number in [least, most]."""
         value = self._needed(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self._wrong(keys, value, message("a whole number from {least} to {most:,}", least=least, most=most))
+            raise self._value_error(
+                keys, value, message("a whole number from {least} to {most:,}", least=least, most=most)
+            )
         return value
 
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
@@ -125,7 +127,9 @@ class Config:
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
             limits = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
-            raise self._wrong(keys, value, message("a number from {smallest_number:g} to {largest_number:g}", **limits))
+            raise self._value_error(
+                keys, value, message("a number from {smallest_number:g} to {largest_number:g}", **limits)
+            )
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
@@ -139,14 +143,14 @@ class Config:
         """True or false."""
         value = self.get(*keys, default=default)
         if not isinstance(value, bool):
-            raise self._wrong(keys, value, message("true or false"))
+            raise self._value_error(keys, value, message("true or false"))
         return value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
         """What one of the words in `among` stands for. Raises UnsupportedError for a word that is not there."""
         value = self.get(*keys, default=default)
         if not isinstance(value, str):
-            raise self._wrong(keys, value, message("a word"))
+            raise self._value_error(keys, value, message("a word"))
         if value not in among:
             what = message("config.json sets {key} to {value}", key=keys[0], value=repr(value))
             raise UnsupportedError(what, where=self.where, expected=listing(sorted(among)))
@@ -161,7 +165,7 @@ class Config:
         if not fits or count not in (None, len(value)):
             description = message("a list of {value}", value=len(value)) if isinstance(value, list) else value
             expected = message("a list of {count} values of one kind", count="" if count is None else count)
-            raise self._wrong((key,), description, expected)
+            raise self._value_error((key,), description, expected)
         return value
 
     def under(self, key: str) -> Config | None:
@@ -170,7 +174,7 @@ class Config:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise self._wrong((key,), value, message("an object"))
+            raise self._value_error((key,), value, message("an object"))
         return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str, default: int | None = None) -> int:
@@ -206,7 +210,7 @@ class Config:
             raise InputError("config.json has no {key}", where=self.where, expected=expected, key=repr(keys[0]))
         return value
 
-    def _wrong(self, keys: Sequence[str], value: object, expected: str) -> InputError:
+    def _value_error(self, keys: Sequence[str], value: object, expected: str) -> InputError:
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
         return InputError(
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=_value_text(value)
@@ -459,6 +463,7 @@ def _rope_scaling(
 
 
 def _llama3(inside: Config, original: int) -> Llama3:
+    """Llama 3's scaling of RoPE. inside: the object that states it. original: positions before it."""
     low, high = inside.number("low_freq_factor"), inside.number("high_freq_factor")
     if high <= low:
         what = message("low_freq_factor is {low:g} and high_freq_factor {high:g}", low=low, high=high)
@@ -467,6 +472,7 @@ def _llama3(inside: Config, original: int) -> Llama3:
 
 
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
+    """YaRN. longest, original: positions after and before it. by_kind: whether the config has RoPE by kind of layer."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims, mscale = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
@@ -498,6 +504,7 @@ def _log_factor(factor: float, share: float) -> float:
 
 
 def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRope:
+    """LongRoPE: a divisor for each pair of `dims`, for texts of at most `original` tokens and for longer ones."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     if magnitude is None:

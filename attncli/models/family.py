@@ -402,13 +402,24 @@ class StoredTensor(Protocol):
     """What binding needs to know of a stored tensor."""
 
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """The type of its numbers."""
+        ...
+
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """How long it is along each axis."""
+        ...
+
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """The byte of the file at which it begins."""
+        ...
+
     @property
-    def file(self) -> Any: ...
+    def file(self) -> Any:
+        """The file that it is in."""
+        ...
 
 
 class TensorBinding(Struct, frozen=True):

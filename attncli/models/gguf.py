@@ -180,6 +180,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         sides = bind(spec, stored_family, self.names(), str(self.file))
 
         def parts(bounds: Iterable[TensorBinding], offsets: Collection[str]) -> dict[str, Array]:
+            """The arrays of these bindings by role; 1 is taken from those in `offsets`."""
             roles: dict[str, Array] = {}
             for bound in bounds:
                 roles |= bound.parts([self.read(name, "float32") for name in bound.tensors])
@@ -361,6 +362,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         return {"mscale": multiplier, "mscale_all_dim": multiplier}
 
     def _divisors(self, name: str) -> list[float]:
+        """The numbers of the tensor NAME.weight, by which RoPE divides its frequencies."""
         tensor = self.stored[f"{name}.weight"]
         recipe = BlockRecipe(self.fill, tensor, self._tensors[f"{name}.weight"], Undone())
         numbers: list[float] = recipe.rows(0, tensor.shape[0]).reshape(-1).tolist()
@@ -441,6 +443,7 @@ def _sizes(*values: object) -> bool:
 
 
 def _plain(value: object) -> object:
+    """A number or array of NumPy as Python's own number or list; all else as it is."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
@@ -448,6 +451,7 @@ def _norms_as_stored(spec: Spec) -> Spec:
     """The Spec with norms that multiply with what is stored: the files hold 1 + w where the family's own hold w."""
 
     def stored(norm: Norm) -> Norm:
+        """The norm that multiplies by what is stored, with no 1 added."""
         return replace(norm, unit_offset=False)
 
     blocks = []

@@ -165,6 +165,7 @@ class BlockRecipe:
         self.unit = (undone.head or 1) if by_row else 0
 
     def rows(self, start: int, stop: int) -> Array:
+        """These rows in float32, with what the converter did to them taken back."""
         undone = self._undone
         if undone.rows is None:
             numbers = self._stored(start, stop)
@@ -200,6 +201,7 @@ class JoinedHeads:
         self._keys, self._values, self.unit = keys, values, unit
 
     def rows(self, start: int, stop: int) -> Array:
+        """These rows, whose heads are each computed from its keys and its values."""
         heads = start // self.unit, -(-stop // self.unit)
         parts = [self._keys.rows(*heads).swapaxes(1, 2), self._values.rows(*heads)]
         joined = np.concatenate(parts, axis=1)

@@ -54,6 +54,7 @@ class CheckpointStore:
         return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors that enter layer 0, [token, width], by the rows of the tables that the tokens need."""
         embedding, weights = self.spec.embedding, self.outer(backend)
         x = self._token_vectors(backend, tokens)
         if embedding.projection == "tokens":
@@ -71,6 +72,7 @@ class CheckpointStore:
         x, matrix = self._token_vectors(backend, tokens), weights("embed.project.weight")
 
         def project(vectors: Array) -> Array:
+            """Vectors brought to the width of the layers; as they are without a projection."""
             return vectors if matrix is None else backend.matmul(vectors, backend.transpose(matrix))
 
         parts = [EmbeddingVectors("token", project(x) if embedding.projection == "tokens" else x)]
@@ -122,6 +124,7 @@ class CheckpointStore:
         return with_positions(backend, embedding, x, rows, table, stored="positions.weight" in self.binding.outer)
 
     def expect(self, layers: range) -> None:
+        """Have these layers read ahead, but the feed-forward part of the last, which may not be asked for."""
         self._deferred_layer = layers.stop - 1
         bindings = ((layer, bound) for layer in layers for bound in self._bindings_in_order(layer))
         self._read_ahead(bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds)
@@ -144,7 +147,10 @@ class CheckpointStore:
         return _LayerWeights(self, backend, index)
 
     def outer(self, backend: Backend) -> Weights:
+        """The weights outside the layers, read when they are asked for."""
+
         def role(name: str) -> Array | None:
+            """The weight that plays a role, None where the checkpoint has none."""
             return self._read_once(backend, name, self.binding.outer[name]) if name in self.binding.outer else None
 
         return role
@@ -206,6 +212,7 @@ class _LayerWeights(ReadWeights):
         return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        """`x` by a linear layer of the file, as it is read; None where its matrix has to be put together first."""
         role = f"{name}.weight"
         bound, bias = self._places.get(role), self(f"{name}.bias")
         if bound is None or bound.shared or bound.form in ("stacked", "each"):
@@ -274,6 +281,7 @@ class CachedStore:
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors that enter layer 0, from the store whose weights are kept; one thread at a time."""
         with self._reading:
             return self._store.embed(backend, tokens)
 
@@ -284,10 +292,12 @@ class CachedStore:
         """Nothing is read ahead: what is held is not read again."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
+        """The weights of a layer, each read from the store once for all runs."""
         arrays, multipliers = self._layers.setdefault((index, backend.dtype), ({}, {}))
         return _CachedWeights(self._store.layer(backend, index), arrays, multipliers, self._reading)
 
     def outer(self, backend: Backend) -> Weights:
+        """The weights outside the layers, which the store keeps itself."""
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
@@ -317,6 +327,7 @@ class _CachedWeights(ReadWeights):
         return self._arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        """`x` by a linear layer, whose multiplier is kept; None where the backend multiplies by arrays alone."""
         bias = self(f"{name}.bias")
         if name not in self._multipliers:
             with self._reading:

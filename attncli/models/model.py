@@ -623,6 +623,7 @@ def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
 
     @np.errstate(over="ignore")
     def after() -> Array:
+        """What leaves the layer, in `backend.dtype`."""
         return backend.cast(leaving(), backend.dtype)
 
     once = {key: _round_stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
@@ -639,6 +640,7 @@ def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
     """`on_block`, handed blocks whose arrays are in `backend.dtype`."""
 
     def cast(array: Array) -> Array:
+        """The array in `backend.dtype`."""
         return backend.cast(array, backend.dtype)
 
     @np.errstate(over="ignore")

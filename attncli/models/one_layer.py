@@ -331,6 +331,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
     row_by_row: ClassVar[bool] = False
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors of the tokens and their positions, added in float64, [token, width]."""
         exact = numpy_backend("float64")
         return backend.array(self._with_positions(exact, exact.array(self._token_vectors(tokens))))
 
@@ -374,13 +375,17 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         """Nothing to prepare: the weights are in memory."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
+        """The weights of the one layer, which are in memory."""
+
         def weights(role: str) -> Array | None:
+            """The matrix or the bias that plays a role, None where the layer has none."""
             name = role.replace("attn.sum.", "norm.").removeprefix("attn.")
             return backend.array(self.weights[name]) if name in self.weights else None
 
         return weights
 
     def outer(self, backend: Backend) -> Weights:
+        """No weights: one layer has nothing outside it."""
         return lambda role: None
 
     def bytes_read(self) -> int:

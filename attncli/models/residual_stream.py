@@ -254,6 +254,7 @@ def read_stream(
     waiting = list(taps)
 
     def enter(layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array) -> None:
+        """Read the taps whose part of the block gets `x` through this norm; they wait no longer."""
         for tap in [tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)]:
             readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
             waiting.remove(tap)
@@ -303,6 +304,7 @@ def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: 
     known: dict[tuple[int, str], _StreamNorm] = {}
 
     def read(layer: int, place: str, norm: Norm) -> _StreamNorm:
+        """The norm at a place with its weight, which is read once."""
         if (layer, place) not in known:
             weights = store.outer(backend) if place == "final" else store.layer(backend, layer)
             weight = numbers(backend, weights(f"{place}.weight")) if norm.affine else None

@@ -172,21 +172,25 @@ class ProgressStore:
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors that enter layer 0, from the store whose progress is shown."""
         return self._store.embed(backend, tokens)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
+        """Note where the layers end, so that progress is a share of them; the store hears of them too."""
         self._stop = layers.stop
         self._store.expect(layers)
 
     def layer(self, backend: Backend, index: int) -> Weights:
+        """The weights of a layer from the store; says how far the run is."""
         if index < self._stop:
             self._progress(1.0 if index == self._stop - 1 else index / self._stop)
         return self._store.layer(backend, index)
 
     def outer(self, backend: Backend) -> Weights:
+        """The weights outside the layers, from the store."""
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
@@ -211,6 +215,7 @@ def parts_through_norm(
     total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
 
     def centre(x: Array) -> Array:
+        """Vectors less their mean where the norm takes it away (LayerNorm), else as they are."""
         return x - backend.sum(x, -1) / x.shape[-1] if norm.kind == "layer" else x
 
     centred = centre(total)
@@ -369,6 +374,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         backend, lead = self.trunk.backend, tuple(hidden.shape[:-2])
 
         def earlier(*names: str) -> tuple[Array, ...]:
+            """Stages of the tokens before the branch, repeated for every branch."""
             parts = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
             return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
 
@@ -399,6 +405,7 @@ class HeldOutput(ReadWeights):
         return self._matrices[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        """`x` by a linear layer as the weights multiply it; None for the output matrix, which is kept as an array."""
         if f"{name}.weight" in OUTPUT_ROLES or not isinstance(self._weights, ReadWeights):
             return None
         return self._weights.product(name, x, backend)
@@ -412,6 +419,7 @@ def cache_weights(weights: Weights) -> Weights:
     arrays: dict[str, Array | None] = {}
 
     def role(name: str) -> Array | None:
+        """The weight that plays a role, from the arrays where it was read before."""
         if name not in arrays:
             arrays[name] = weights(name)
         return arrays[name]

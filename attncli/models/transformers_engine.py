@@ -156,6 +156,7 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     calls: list[Call] = []
 
     def note(call: Call) -> Array:
+        """The outcome of a call of attention, which is noted."""
         calls.append(call)
         return _attention_of(backend, call).mixed
 
@@ -208,10 +209,12 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
     before_sinks = False
 
     def note(call: Call) -> Array:
+        """The outcome of a call of attention, whose mask is noted."""
         visible.append(call.visibility)
         return _attention_of(backend, call).mixed
 
     def compare(call: Call, mixed: Array, weights: Array | None) -> None:
+        """Compare a call's mask, outcome and weights with attn's. Raises UnsupportedError where they differ."""
         nonlocal before_sinks
         number = next(calls)
         if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
@@ -392,6 +395,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         unwatched = replace(context, keep=frozenset(), on_block=None)
 
         def answer(call: Call) -> Array:
+            """What a call's attention mixes, as attn computes it; keeps the trace of a layer asked for."""
             is_yielded = call.layer in layer_numbers
             trace = self._trace_call(call, context if is_yielded else unwatched)
             if is_yielded:

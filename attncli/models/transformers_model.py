@@ -139,6 +139,7 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     numbers = size = 0
 
     def parameter(module: Any, name: str, tensor: Any) -> None:
+        """Count a parameter that is registered. Raises InputError for more than the weights can fill."""
         nonlocal numbers
         if tensor is None or (id(module), name) in registered_names:  # filling a parameter registers it again
             return
@@ -156,6 +157,7 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
         buffer(module, name, tensor)
 
     def buffer(module: Any, name: str, tensor: Any) -> None:
+        """Count the bytes of a tensor that is registered. Raises LimitError beyond what memory is free."""
         nonlocal size
         if tensor is None or (id(module), name) in registered_names:
             return
@@ -254,14 +256,17 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
     passages = Passages()
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """Note what a layer takes: the token vectors, its streams, and whether positions rotate."""
         rotating = kwargs.get("position_embeddings") is not None
         entering, streams = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """Note the vectors that a module that attends takes."""
         passages.attention_input = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0]
 
     def after(module: Any, args: Any, output: Any) -> None:
+        """Note the vectors that leave a layer."""
         passages.leave(_token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
 
     def any_module(module: Any, args: Any, output: Any) -> None:
@@ -483,6 +488,7 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
             return eager
 
         def observe(module: Any, *args: Any, **extras: Any) -> Any:
+            """The library's own attention, whose outcome and weights `watch` is handed."""
             out = eager(module, *args, **extras)
             call = _call_of(passages, *args, **extras)
             mixed: Tensor = out[0][0].permute(1, 0, 2)

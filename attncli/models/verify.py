@@ -241,6 +241,8 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
             return function(*args, **kwargs)
 
     def exact(compute: Callable[..., Any]) -> Callable[..., Any]:
+        """The function computed in float64; the first of several outcomes is rounded to float32."""
+
         def compute_rounded(*args: Any, **kwargs: Any) -> Any:
             usual = torch.get_default_dtype()
             torch.set_default_dtype(double)
@@ -290,6 +292,7 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
         sinusoids = module.relative_positional_encoding
 
         def exactly(*args: Any, **kwargs: Any) -> Any:
+            """The model's own sinusoids in float64."""
             with widening(everything=True):
                 return sinusoids(*args, **kwargs)
 
@@ -297,6 +300,7 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
     if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
 
         def table(count: int, width: int, padding: int | None = None) -> None:  # again for a text that is longer
+            """The table of sines for `count` positions, computed in float64; the row of the padding is zero."""
             half = width // 2
             frequencies = (10000.0 ** (-np.arange(half) / (half - 1))).astype(np.float32)
             angles = (np.arange(count, dtype=np.float32)[:, None] * frequencies).astype(np.float64)

@@ -98,10 +98,12 @@ def encoder_decoder(
     crossing: Place = "cross.in" if before else "cross.sum"
 
     def attention(side: str) -> Attention:
+        """Attention of a side, "encoder" or "decoder", with its number of heads."""
         heads = config.heads(width, f"{side}_attention_heads")
         return Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
 
     def mlp(side: str) -> Mlp:
+        """The feed-forward part of a side, "encoder" or "decoder"."""
         return Mlp(config.whole(f"{side}_ffn_dim"), function)
 
     encoder = Spec(

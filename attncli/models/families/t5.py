@@ -83,6 +83,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     furthest = config.whole("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
     def attention(*, looks_back: bool) -> Attention:
+        """Self-attention with relative buckets; it looks back alone in the decoder, both ways in the encoder."""
         buckets = RelativeBuckets(count, furthest, bidirectional=not looks_back)
         return Attention(
             heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets
