@@ -25,9 +25,9 @@ settings.load_profile("attn")
 
 LONG = (
     "house/test_tools.py", "scan/test_ray_cluster.py", "tests/test_examples.py", "cli/test_unknown_words.py",
-    "explore/test_keys.py", "models/test_parity.py", "render/test_answers.py", "learn/test_learn_command.py",
+    "explore/test_keys.py", "models/test_parity.py", "draw/test_answers.py", "learn/test_command.py",
     "scan/test_worker.py", "scan/test_atlas.py", "effects/test_against_transformers.py", "cli/test_output_pairs.py",
-    "cli/test_effects.py", "scan/test_engines.py", "house/test_catalogues.py", "cli/test_errors.py",
+    "effects/test_command.py", "scan/test_engines.py", "house/test_catalogues.py", "cli/test_errors.py",
     "page/test_script.py", "page/test_saved.py", "cli/test_bounds.py", "effects/test_minilm.py",
     "models/test_minilm.py", "cli/test_signals.py", "page/test_weights.py", "cli/test_long.py", "scan/test_intake.py",
 )  # fmt: skip

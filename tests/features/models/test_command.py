@@ -18,7 +18,7 @@ from attncli.draw.safe import cells
 from attncli.models.aliases import ALIASES
 
 TEXT = "The animal didn't cross the street"
-SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 
 
 @pytest.fixture

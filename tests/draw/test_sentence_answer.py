@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from asking import ask
-from render import documents
-from render.shown import loose, shaped
+from draw import documents
+from draw.shown import loose, shaped
 
 from attncli.draw.sentence import find_answer, run_answer
 from attncli.draw.view import View

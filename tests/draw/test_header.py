@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from asking import ask
-from render import documents
-from render.shown import header, loose
+from draw import documents
+from draw.shown import header, loose
 
 from attncli.draw.screen_header import tokens_part
 from attncli.draw.view import View

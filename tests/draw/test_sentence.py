@@ -1,8 +1,8 @@
 """The shaded sentence: tints and marks by share, brackets around the chosen word, nothing wider than the view."""
 
+from draw.test_tables import VIEWS, WORDS, fits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from render.test_tables import VIEWS, WORDS, fits
 
 from attncli.draw.sentence import LEAST, WINDOW, Word, sentence, words
 from attncli.draw.shaded_matrix import AMBER, AMBER_LIGHT, tint

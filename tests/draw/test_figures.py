@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from draw import documents
 from msgspec.structs import replace
 from pictures import images, png
-from render import documents
 
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces

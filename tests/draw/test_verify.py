@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from render.shown import verify_screen
+from draw.shown import verify_screen
 
 from attncli.draw.view import View
 

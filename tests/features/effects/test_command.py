@@ -18,7 +18,7 @@ import attncli
 from attncli.features.effects import command as effect_options
 from attncli.mechanism.context import Replace
 
-SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+SAMPLES = Path(__file__).parents[3] / "sample_inputs"
 TEXT = "The animal didn't cross the street because it was too tired"
 MINILM = ("--model", "minilm")
 

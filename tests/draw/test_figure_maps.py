@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draw import documents
 from pictures import images
-from render import documents
 
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces

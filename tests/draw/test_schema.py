@@ -5,7 +5,7 @@ import json
 
 import jsonschema
 import pytest
-from render import documents
+from draw import documents
 from validity import checker
 
 from attncli.documents import KINDS, SCHEMAS

@@ -7,10 +7,10 @@ import pathlib
 
 import numpy as np
 import pytest
+from draw import documents
+from draw.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from render import documents
-from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
 from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
@@ -21,7 +21,7 @@ from attncli.draw.view import View, part_names
 HEADS_PARTS = part_names("heads", "attncli.features.heads")
 RUN_PARTS = part_names("run", "attncli.features.run")
 
-GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "render"
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "draw"
 MIXED = ["今天", "我的", "计划", "שלום", "مرحبا", "e\u0301le\u0300ve", "👨‍👩‍👧", "❤️", "\x1b[2J", "[b]x[/b]", "\u202e"]
 
 
