@@ -45,14 +45,30 @@ class Array(Protocol):
     def dtype(self) -> Any:
         """The library's own; `Backend.dtype_of` has its name."""
 
-    def reshape(self, shape: tuple[int, ...], /) -> Array: ...
-    def all(self) -> Number: ...
-    def any(self) -> Number: ...
-    def min(self) -> Number: ...
-    def max(self) -> Number: ...
-    def argmax(self, axis: int, /) -> Array: ...
-    def mean(self, *, axis: int) -> Any: ...
-    def sum(self, *, axis: int) -> Any: ...
+    def reshape(self, shape: tuple[int, ...], /) -> Array:
+        """The same entries in another shape."""
+
+    def all(self) -> Number:
+        """Whether every entry is true."""
+
+    def any(self) -> Number:
+        """Whether any entry is true."""
+
+    def min(self) -> Number:
+        """The least entry."""
+
+    def max(self) -> Number:
+        """The greatest entry."""
+
+    def argmax(self, axis: int, /) -> Array:
+        """The index of the greatest entry along an axis, which is dropped."""
+
+    def mean(self, *, axis: int) -> Any:
+        """The mean along an axis, which is dropped."""
+
+    def sum(self, *, axis: int) -> Any:
+        """The sum along an axis, which is dropped."""
+
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
     def __int__(self) -> int: ...

@@ -52,12 +52,14 @@ class Variable:
 
     @property
     def dtype(self) -> Any:
+        """NumPy's data type of the value."""
         return self.value.dtype
 
     def __len__(self) -> int:
         return len(self.value)
 
     def reshape(self, shape: tuple[int, ...], /) -> Variable:
+        """The same entries in another shape; the gradient comes back in this one."""
         before = self.value.shape
         return Variable(self.value.reshape(shape), ((self, lambda g: g.reshape(before)),))
 
@@ -69,6 +71,7 @@ class Variable:
             return self  # a slice of everything
 
         def pull(g: NDArray) -> NDArray:
+            """The gradient of the whole array: the part's at its place, 0 elsewhere."""
             whole = np.zeros_like(whole_array)
             if basic:
                 whole[index] = g
@@ -140,6 +143,7 @@ def _value(operand: Any) -> Any:
 
 
 def _unchanged(g: NDArray) -> NDArray:
+    """The gradient of a sum, which is that of each operand."""
     return g
 
 
@@ -215,35 +219,44 @@ class GradientBackend:
         self._plain = NumpyBackend(dtype)
 
     def array(self, values: Any) -> AnyArray:
+        """Values as a NumPy array, floats in `dtype`; a variable as it is."""
         return values if isinstance(values, Variable) else self._plain.array(values)
 
     def keep(self, values: Any) -> AnyArray:
+        """Values as a NumPy array in the data type they already have; a variable as it is."""
         return values if isinstance(values, Variable) else self._plain.keep(values)
 
     def numpy(self, array: AnyArray) -> NDArray:
+        """The numbers of an array or a variable."""
         return self._plain.numpy(_value(array))
 
     def dtype_of(self, array: AnyArray) -> str:
+        """The name of the data type of an array or a variable."""
         return self._plain.dtype_of(_value(array))
 
     def cast(self, array: AnyArray, dtype: str) -> AnyArray:
+        """The array in another data type; the gradient of a variable comes back in its own."""
         before = array.dtype
         if before.name == dtype or not isinstance(array, Variable):
             return array if isinstance(array, Variable) else self._plain.cast(array, dtype)
         return _computed(self._plain.cast(array.value, dtype), (array, lambda g: g.astype(before)))
 
     def arange(self, start: int, stop: int) -> NDArray:
+        """The integers start..stop-1 as int64, which have no gradient."""
         return self._plain.arange(start, stop)
 
     def full(self, shape: Sequence[int], value: float, dtype: str) -> NDArray:
+        """An array of one value, which has no gradient."""
         return self._plain.full(shape, value, dtype)
 
     def matmul(self, a: AnyArray, b: AnyArray, *, out: AnyArray | None = None) -> AnyArray:
+        """a·b over the last two axes; the gradient of a is g·bᵀ, that of b is aᵀ·g. out: not used."""
         del out
         x, y = _value(a), _value(b)
         product = self._plain.matmul(x, y)
 
         def to_second(g: NDArray) -> NDArray:
+            """The gradient of b, aᵀ·g."""
             if y.ndim == 2 and x.ndim > 2:  # one product in place of one for each text
                 return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
             return np.matmul(np.swapaxes(x, -1, -2), g)
@@ -251,30 +264,36 @@ class GradientBackend:
         return _result(product, (a, lambda g: np.matmul(g, np.swapaxes(y, -1, -2))), (b, to_second))
 
     def transpose(self, array: AnyArray) -> AnyArray:
+        """The last two axes swapped; the gradient swaps them back."""
         value = self._plain.transpose(_value(array))
         return _result(value, (array, self._plain.transpose))
 
     def permute(self, array: AnyArray, axes: Sequence[int]) -> AnyArray:
+        """All axes reordered; the gradient puts them back."""
         value = self._plain.permute(_value(array), axes)
         back = np.argsort(axes)
         return _result(value, (array, lambda g: np.transpose(g, back)))
 
     def concat(self, arrays: Sequence[AnyArray], axis: int) -> AnyArray:
+        """Arrays joined along one axis; each has its own part of the gradient."""
         value = self._plain.concat([_value(array) for array in arrays], axis)
         ends = np.cumsum([0, *(array.shape[axis] for array in arrays)])
         axis %= value.ndim
 
         def cut(first: int, last: int) -> Pull:
+            """What cuts the entries first..last-1 along the axis out of the gradient."""
             place = (slice(None),) * axis + (slice(first, last),)
             return lambda g: g[place]
 
         return _result(value, *((array, cut(ends[i], ends[i + 1])) for i, array in enumerate(arrays)))
 
     def broadcast(self, array: AnyArray, shape: Sequence[int]) -> AnyArray:
+        """A view of the array in a larger shape; the gradient is summed over the axes that grew."""
         value = self._plain.broadcast(_value(array), shape)
         return _result(value, (array, _unchanged))
 
     def repeat(self, array: AnyArray, times: int, axis: int) -> AnyArray:
+        """Every entry along an axis `times` times in a row; the gradient is the sum over them."""
         value = self._plain.repeat(_value(array), times, axis)
         place = axis % value.ndim
         apart = (*array.shape[: place + 1], times, *array.shape[place + 1 :])
@@ -289,6 +308,7 @@ class GradientBackend:
         hits = (np.arange(array.shape[axis])[:, None] == places[None, :]).astype(array.dtype)
 
         def pull(g: NDArray) -> NDArray:
+            """The gradient of each entry: the sum over the places that it was taken to."""
             flat = np.moveaxis(g, axis, 0)
             back = hits @ flat.reshape(len(places), -1)
             return np.moveaxis(back.reshape((-1, *flat.shape[1:])), 0, axis)
@@ -296,19 +316,23 @@ class GradientBackend:
         return _computed(value, (array, pull))
 
     def where(self, condition: AnyArray, a: AnyArray | float, b: AnyArray | float) -> AnyArray:
+        """a where the condition is true, else b; the gradient goes to the side that was selected."""
         mask = _value(condition)
         value = self._plain.where(mask, _value(a), _value(b))
         return _result(value, (a, lambda g: np.where(mask, g, 0)), (b, lambda g: np.where(mask, 0, g)))
 
     def hide(self, array: AnyArray, visible: AnyArray) -> AnyArray:
+        """The array with −inf where `visible` is false: a new variable, or the array itself where it is none."""
         if not isinstance(array, Variable):
             return self._plain.hide(array, _value(visible))
         return self.where(visible, array, -math.inf)
 
     def at_least(self, array: AnyArray, least: float) -> AnyArray:
+        """A new array with every entry below `least` raised to it; those have no gradient."""
         return self.where(_value(array) < least, least, array)
 
     def exp_over(self, array: AnyArray) -> AnyArray:
+        """The exponential of every entry as a new array: what has a gradient is never overwritten."""
         return self.exp(array)
 
     def exp(self, array: AnyArray, *, out: AnyArray | None = None) -> AnyArray:
@@ -342,22 +366,26 @@ class GradientBackend:
         return self._plain.max(_value(array), axis)
 
     def sum(self, array: AnyArray, axis: int) -> AnyArray:
+        """Sum along an axis, which stays with size 1; every entry has the gradient of its sum."""
         value, shape = self._plain.sum(_value(array), axis), array.shape
         return _result(value, (array, lambda g: np.broadcast_to(g, shape)))
 
     def dot_over(self, a: AnyArray, b: AnyArray) -> AnyArray:
+        """Σ a·b along the last axis, which stays with size 1; nothing is overwritten."""
         return self.sum(cast("NDArray", a) * cast("NDArray", b), -1)
 
     def any(self, array: AnyArray, axis: int) -> NDArray:
+        """Whether any entry along an axis is true, without a gradient; the axis stays with size 1."""
         return self._plain.any(_value(array), axis)
 
     def affine(self, x: AnyArray, weight: AnyArray, bias: AnyArray | None) -> AnyArray:
+        """x·Wᵀ + b, with gradients of all three. x: [row, in]; weight: [out, in]; bias: [out]."""
         rows, matrix = _value(x), _value(weight)
         product = self._plain.affine(rows, matrix, None if bias is None else _value(bias))
         return _result(product, (x, lambda g: g @ matrix), (weight, lambda g: g.T @ rows), (bias, lambda g: g.sum(0)))
 
     def multiplier(self, weight: AnyArray) -> None:
-        return None
+        """None: a weight that is trained changes with each step and is multiplied as it is."""
 
     def layer_norm(self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None) -> AnyArray:
         """As declared. With y the normed rows and s their deviations, the gradient of x is (g − mean g − y·mean(g·y)) /
@@ -370,6 +398,7 @@ class GradientBackend:
         value = value if bias is None else value + _value(bias)
 
         def pull(g: NDArray) -> NDArray:
+            """The gradient of x from that of the result."""
             inner = g if scale is None else g * scale
             along = (inner * normed).mean(-1, keepdims=True)
             result: NDArray = (inner - inner.mean(-1, keepdims=True) - normed * along) / deviation
@@ -378,12 +407,16 @@ class GradientBackend:
         return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _unchanged))
 
     def activation(self, kind: str, array: AnyArray) -> None:
+        """None: activation functions are put together from operations that have gradients."""
         del kind, array
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
+        """While it lasts, threads share the cores as they do for NumPy; gives how many are worth having, at most
+        `most`."""
         return self._plain.shared_out(most)
 
     def entropy(self, array: AnyArray) -> AnyArray:
+        """−Σ x ln x over the last axis, which is dropped; where x is 0, 0 with gradient 0."""
         x = cast("NDArray", array)
         inside = self.where(_value(array) > 0, array, 1)
         return -self.sum(x * cast("NDArray", self.log(inside)), -1)[..., 0]

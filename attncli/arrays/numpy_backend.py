@@ -114,6 +114,7 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
     errors: list[BaseException] = []
 
     def beside(work: Callable[[], None]) -> None:
+        """Do a work in a thread, and note what it raises."""
         try:
             work()
         except BaseException as error:  # raised where the others are waited for
@@ -194,6 +195,7 @@ class _Line(Generic[Place, Result]):
             self._change.notify_all()
 
     def _is_settled(self, due: int) -> bool:
+        """Whether the result of this work is there, or some work has raised an error."""
         return due in self._results or bool(self._errors)
 
     def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
@@ -206,6 +208,7 @@ class _Line(Generic[Place, Result]):
             return self._begun_count - 1, self._free_places.pop()
 
     def _do(self, number: int, place: Place) -> None:
+        """Do a work in a place, and note its result under its number."""
         result = self._works[number](place)
         with self._change:
             self._results[number] = place, result
@@ -241,6 +244,7 @@ def _threaded_product(a: NDArray, b: NDArray) -> NDArray:
     product = np.empty((*a.shape[:-1], b.shape[1]), a.dtype)
 
     def columns(part: slice) -> None:
+        """Compute some columns of the product."""
         product[..., part] = _product(a, b[:, part])
 
     in_parts(b.shape[1], columns)
@@ -260,6 +264,7 @@ class NumpyBackend:
         self.dtype = dtype
 
     def array(self, values: Any) -> NDArray:
+        """Values as a NumPy array: floats in `dtype`, integers as int64, booleans as they are."""
         array = np.asarray(values)
         if array.dtype.kind == "b":
             return array
@@ -268,24 +273,32 @@ class NumpyBackend:
         return array.astype(dtype_named(self.dtype), copy=False)
 
     def keep(self, values: Any) -> NDArray:
+        """Values as a NumPy array in the data type they already have."""
         return np.asarray(values)
 
     def numpy(self, array: NDArray) -> NDArray:
+        """The array itself; bfloat16 widened to float32."""
         return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
     def dtype_of(self, array: NDArray) -> str:
+        """The name of the array's data type, such as "float32"."""
         return array.dtype.name
 
     def cast(self, array: NDArray, dtype: str) -> NDArray:
+        """The array in another data type; itself if it has that type already."""
         return array.astype(dtype_named(dtype), copy=False)
 
     def arange(self, start: int, stop: int) -> NDArray:
+        """The integers start..stop-1 as int64."""
         return np.arange(start, stop, dtype=np.int64)
 
     def full(self, shape: Sequence[int], value: float, dtype: str) -> NDArray:
+        """An array of one value."""
         return np.full(tuple(shape), value, dtype_named(dtype))
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
+        """a·b over the last two axes: large ones by threads, low precision in float32 and rounded once. out: not
+        used."""
         if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
             if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= LARGE_PRODUCT and cores() > 1:
                 return _threaded_product(a, b)
@@ -294,37 +307,47 @@ class NumpyBackend:
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
 
     def transpose(self, array: NDArray) -> NDArray:
+        """A view with the last two axes swapped."""
         return np.swapaxes(array, -1, -2)
 
     def permute(self, array: NDArray, axes: Sequence[int]) -> NDArray:
+        """A view with all axes reordered."""
         return np.transpose(array, tuple(axes))
 
     def concat(self, arrays: Sequence[NDArray], axis: int) -> NDArray:
+        """Arrays joined along one axis, as a new one."""
         return np.concatenate(list(arrays), axis)
 
     def broadcast(self, array: NDArray, shape: Sequence[int]) -> NDArray:
+        """A view of the array in a larger shape."""
         return np.broadcast_to(array, tuple(shape))
 
     def repeat(self, array: NDArray, times: int, axis: int) -> NDArray:
+        """Every entry along an axis `times` times in a row."""
         return np.repeat(array, times, axis)
 
     def take(self, array: NDArray, indices: NDArray, axis: int) -> NDArray:
+        """The entries at `indices` (one axis) along an axis."""
         return np.take(array, indices, axis)
 
     def where(self, condition: NDArray, a: NDArray | float, b: NDArray | float) -> NDArray:
+        """a where the condition is true, else b, in the data type of those that are arrays."""
         # Python scalars adapt to NumPy's own types by themselves, but not to bfloat16.
         sides = [side.dtype for side in (a, b) if isinstance(side, np.ndarray)]
         result = np.where(condition, a, b)
         return result.astype(np.result_type(*sides), copy=False) if sides else result
 
     def hide(self, array: NDArray, visible: NDArray) -> NDArray:
+        """The array itself with −inf written where `visible`, which broadcasts to it, is false."""
         np.copyto(array, -np.inf, where=~visible)
         return array
 
     def at_least(self, array: NDArray, least: float) -> NDArray:
+        """The array itself with every entry below `least` raised to it."""
         return np.maximum(array, array.dtype.type(least), out=array)
 
     def exp_over(self, array: NDArray) -> NDArray:
+        """The array itself with every entry overwritten by its exponential."""
         return np.exp(array, out=array)
 
     def exp(self, array: NDArray, *, out: NDArray | None = None) -> NDArray:
@@ -346,32 +369,38 @@ class NumpyBackend:
         return erf(array)
 
     def max(self, array: NDArray, axis: int) -> NDArray:
+        """Maximum along an axis, which stays with size 1. Raises UsageError for an axis without entries."""
         if array.shape[axis] == 0:
             raise UsageError("there are no keys to take a maximum over")
         return array.max(axis, keepdims=True)
 
     def sum(self, array: NDArray, axis: int) -> NDArray:
+        """Sum along an axis, which stays with size 1; low precision is summed in float32 and rounded once."""
         if array.dtype.itemsize < 4 and array.dtype.kind != "b":
             return array.sum(axis, keepdims=True, dtype=np.float32).astype(array.dtype)
         return array.sum(axis, keepdims=True)
 
     def dot_over(self, a: NDArray, b: NDArray) -> NDArray:
+        """Σ a·b along the last axis, which stays with size 1; a is overwritten."""
         a *= b
         return self.sum(a, -1)
 
     def any(self, array: NDArray, axis: int) -> NDArray:
+        """Whether any entry along an axis is true; the axis stays with size 1."""
         return np.any(array, axis, keepdims=True)
 
     def affine(self, x: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
+        """x·Wᵀ + b, [row, out]. x: [row, in]; weight: [out, in]; bias: [out]."""
         product = self.matmul(x, weight.T)
         if bias is not None:
             product += bias
         return product
 
     def multiplier(self, weight: NDArray) -> None:
-        return None
+        """None: NumPy multiplies a weight as it is."""
 
     def layer_norm(self, x: NDArray, eps: float, weight: NDArray | None, bias: NDArray | None) -> NDArray:
+        """(x − mean) / √(variance + eps) · weight + bias over the last axis, as a new array."""
         result = x - self.sum(x, -1) / x.shape[-1]
         result /= np.sqrt(self.sum(result * result, -1) / x.shape[-1] + eps)
         if weight is not None:
@@ -381,12 +410,15 @@ class NumpyBackend:
         return result
 
     def activation(self, kind: str, array: NDArray) -> NDArray | None:
+        """None: NumPy has no activation function in one step."""
         return None
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
+        """Gives how many threads are worth having, at most `most`: as many as large products are cut for."""
         return nullcontext(min(cores(), most))
 
     def entropy(self, array: NDArray) -> NDArray:
+        """−Σ x ln x over the last axis, which is dropped; an entry of 0 adds nothing."""
         # an entry of 0 meets ln 1: nothing is added, and 0·−inf never arises
         return -(array * np.log(np.where(array > 0, array, 1))).sum(-1)
 
@@ -580,6 +612,7 @@ def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
     starts = iter(range(0, count, step))
 
     def take() -> None:
+        """Work on piece after piece until none is left."""
         for start in starts:  # a step of a range's iterator is one operation, whichever thread asks
             part = slice(start, start + step)
             result[part] = work(*(array[part] for array in flat))

@@ -47,12 +47,14 @@ class TorchBackend:
         self.device = device
 
     def array(self, values: Any) -> Tensor:
+        """Values as a tensor on the device: floats in `dtype`, integers as int64, booleans as they are."""
         tensor = self.keep(values)
         if tensor.dtype == torch.bool:
             return tensor
         return tensor.to(_torch_dtype(self.dtype)) if tensor.is_floating_point() else tensor.long()
 
     def keep(self, values: Any) -> Tensor:
+        """Values as a tensor on the device, in the data type they already have, without gradients."""
         if torch.is_tensor(values):
             return values.detach().to(self.device)
         array = np.asarray(values)
@@ -61,47 +63,61 @@ class TorchBackend:
         return torch.from_numpy(_shareable(array)).to(self.device)
 
     def numpy(self, array: Tensor) -> np.ndarray[Any, Any]:
+        """The tensor as a NumPy array on the CPU; bfloat16 widened to float32."""
         on_cpu = array.detach().cpu()
         result: np.ndarray[Any, Any] = (on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu).numpy()
         return result
 
     def dtype_of(self, array: Tensor) -> str:
+        """The name of the tensor's data type, such as "float32"."""
         return str(array.dtype).removeprefix("torch.")
 
     def cast(self, array: Tensor, dtype: str) -> Tensor:
+        """The tensor in another data type; itself if it has that type already."""
         return array.to(_torch_dtype(dtype))
 
     def arange(self, start: int, stop: int) -> Tensor:
+        """The integers start..stop-1 as int64 on the device."""
         return torch.arange(start, stop, device=self.device)
 
     def full(self, shape: Sequence[int], value: float, dtype: str) -> Tensor:
+        """A tensor of one value on the device."""
         return torch.full(tuple(shape), value, dtype=_torch_dtype(dtype), device=self.device)
 
     def matmul(self, a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """a·b over the last two axes, leading axes broadcast, into `out` where there is one."""
         return torch.matmul(a, b, out=out)
 
     def transpose(self, array: Tensor) -> Tensor:
+        """A view with the last two axes swapped."""
         return array.transpose(-1, -2)
 
     def permute(self, array: Tensor, axes: Sequence[int]) -> Tensor:
+        """A view with all axes reordered."""
         return array.permute(*axes)
 
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
+        """Tensors joined along one axis, as a new one."""
         return torch.cat(list(arrays), axis)
 
     def broadcast(self, array: Tensor, shape: Sequence[int]) -> Tensor:
+        """A view of the tensor in a larger shape."""
         return array.expand(tuple(shape))
 
     def repeat(self, array: Tensor, times: int, axis: int) -> Tensor:
+        """Every entry along an axis `times` times in a row."""
         return array.repeat_interleave(times, axis)
 
     def take(self, array: Tensor, indices: Tensor, axis: int) -> Tensor:
+        """The entries at `indices` (one axis) along an axis."""
         return array.index_select(axis, indices)
 
     def where(self, condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+        """a where the condition is true, else b."""
         return torch.where(condition, a, b)
 
     def hide(self, array: Tensor, visible: Tensor) -> Tensor:
+        """The tensor itself with −inf written where `visible`, which broadcasts to it, is false."""
         if array.is_cpu and visible.numel() * FEW_TIMES <= array.numel():
             # a third of the time of masked_fill_; what is NaN in a hidden place shows in the sum
             torch.minimum(array, torch.where(visible, float("inf"), -float("inf")).to(array.dtype), out=array)
@@ -110,9 +126,11 @@ class TorchBackend:
         return array.masked_fill_(~visible, -float("inf"))
 
     def at_least(self, array: Tensor, least: float) -> Tensor:
+        """The tensor itself with every entry below `least` raised to it."""
         return array.clamp_min_(least)
 
     def exp_over(self, array: Tensor) -> Tensor:
+        """The tensor itself with every entry overwritten by its exponential."""
         return _exponential(array) if array.is_cpu and array.dtype in LEAST_EXPONENT else array.exp_()
 
     def exp(self, array: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -134,23 +152,30 @@ class TorchBackend:
         return torch.isfinite(array)
 
     def max(self, array: Tensor, axis: int) -> Tensor:
+        """Maximum along an axis, which stays with size 1. Raises UsageError for an axis without entries."""
         if array.shape[axis] == 0:
             raise UsageError("there are no keys to take a maximum over")
         return array.amax(axis, keepdim=True)
 
     def sum(self, array: Tensor, axis: int) -> Tensor:
+        """Sum along an axis, which stays with size 1."""
         return array.sum(axis, keepdim=True)
 
     def dot_over(self, a: Tensor, b: Tensor) -> Tensor:
+        """Σ a·b along the last axis, which stays with size 1; nothing is overwritten."""
         return torch.einsum("...k,...k->...", a, b)[..., None]
 
     def any(self, array: Tensor, axis: int) -> Tensor:
+        """Whether any entry along an axis is true; the axis stays with size 1."""
         return array.any(axis, keepdim=True)
 
     def affine(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x·Wᵀ + b, [row, out]. x: [row, in]; weight: [out, in]; bias: [out]."""
         return functional.linear(x, weight, bias)
 
     def multiplier(self, weight: Tensor) -> Callable[[Tensor, Tensor | None], Tensor] | None:
+        """`affine` of this weight [out, in], packed for oneDNN or laid out by columns; None off the CPU and for low
+        precision."""
         if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
             return None
         if (
@@ -163,9 +188,11 @@ class TorchBackend:
         return lambda x, bias: functional.linear(x, columns, bias)
 
     def layer_norm(self, x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """(x − mean) / √(variance + eps) · weight + bias over the last axis."""
         return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
     def activation(self, kind: str, array: Tensor) -> Tensor | None:
+        """GELU, its tanh form or SiLU in one step of torch, as a new tensor; None for another name."""
         match kind:
             case "gelu":
                 return functional.gelu(array)
@@ -178,6 +205,8 @@ class TorchBackend:
 
     @contextmanager
     def shared_out(self, most: int) -> Iterator[int]:
+        """While it lasts, torch's threads are divided among callers; gives how many callers, at most `most`, one off
+        the CPU."""
         count = torch.get_num_threads()
         threads = min(count, most) if self.device == "cpu" else 1
         torch.set_num_threads(count // threads)
@@ -187,6 +216,7 @@ class TorchBackend:
             torch.set_num_threads(count)
 
     def entropy(self, array: Tensor) -> Tensor:
+        """−Σ x ln x over the last axis, which is dropped; an entry of 0 adds nothing."""
         # torch.special.entr is twice as slow; below the least normal number x ln x is 0 to the last bit of a sum
         logs = array.clamp_min(torch.finfo(array.dtype).tiny).log_()
         logs *= array

@@ -319,6 +319,7 @@ class UniformRows:
 
     @property
     def heads(self) -> int:
+        """How many heads the rows belong to."""
         return self.sight.count.shape[0]
 
     @cached_property

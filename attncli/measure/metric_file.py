@@ -215,6 +215,8 @@ def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType,
     line = function.__code__.co_firstlineno
 
     def of(rows: AttentionRows) -> PerRow:
+        """What the file's function gives for each head and row, looked at. Raises InputError for a failure, another
+        shape and numbers out of range."""
         block = RowsOfBlock(rows)
         try:
             numbers = np.asarray(function(block), np.float64)
@@ -256,6 +258,7 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
     """A metric that cannot be computed: what a scan's plan tells of it."""
 
     def of(rows: AttentionRows) -> PerRow:
+        """Raises InputError, whatever the rows: the file is not here."""
         del rows
         what = message("the metric {name} is a file's, and the file is not here", name=declaration.name)
         raise InputError(what, expected="--metric-file FILE.py")

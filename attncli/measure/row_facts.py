@@ -405,6 +405,7 @@ class WeightRows:
 
     @property
     def heads(self) -> int:
+        """How many heads the rows belong to."""
         return self._shape[0]
 
     @cached_property

@@ -201,6 +201,7 @@ class RowBlock(Struct, frozen=True):
 
     @property
     def visibility(self) -> Array | None:
+        """Which keys the rows see, booleans that broadcast to [head, row, key]; None for all of them."""
         return self.find_visibility()
 
 
@@ -546,6 +547,7 @@ def stream(
     def block(
         head_slice: slice, arrays: tuple[Array, Array, Array], rule: Rule, row_range: range, buffer: ScoreBuffer
     ) -> RowBlock:
+        """The attention of some query rows of one group of heads. buffer: memory for its scores."""
         row_block = attend_rows(
             backend, *arrays, rule, row_range.start, row_range.stop, keep=keep, finite=finite, buffer=buffer
         )
@@ -557,6 +559,7 @@ def stream(
     empty = backend.full((*lead, heads, queries), 0, "bool")
 
     def take(block: RowBlock) -> None:
+        """Hand a block on, and write its mixed values and empty rows where they belong."""
         on_block(block)
         head_range = slice(block.first_head, block.first_head + group_size)
         mixed[..., head_range, block.start : block.stop, :] = block.mixed
@@ -612,6 +615,7 @@ def gather_blocks(
     stages = {name: backend.full((*lead, heads, queries, keys), 0, dtype) for name in keep}
 
     def collect(row_block: RowBlock) -> None:
+        """Write a block's stages where they belong in the dense ones."""
         for name, whole in stages.items():
             part = row_block.stages[name]
             head_range = slice(row_block.first_head, row_block.first_head + part.shape[-3])

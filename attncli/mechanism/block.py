@@ -30,17 +30,20 @@ def run_block(
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
     def watch(point: str, x: Array) -> Array:
+        """x itself, once whoever watches the activations of this layer has got it under the name of its point."""
         if context.on_activation is not None:
             context.on_activation(layer, point, x)
         return x
 
     def apply_norm(place: Place, x: Array) -> Array:
+        """x after the norm of this place; x itself where there is none."""
         norm = block.norms.get(place)
         if norm is None:
             return x
         return normalise(backend, norm, watch(place, x), weights(f"{place}.weight"), weights(f"{place}.bias"))
 
     def scale_branch(branch: Array) -> Array:
+        """What a branch adds, times the block's scale."""
         return branch if block.branch_scale == 1.0 else branch * block.branch_scale
 
     entering = apply_norm("attn.in", hidden)
@@ -176,6 +179,7 @@ def _without_heads(attention: LayerAttention, x: Array, context: Context) -> tup
     queries, keys = len(range(count)[context.asking or slice(None)]), count if context.past is None else context.length
 
     def stage(rows: int, width: int) -> Array:
+        """A stage of no heads, [..., 0, rows, width]."""
         return backend.full((*x.shape[:-2], 0, rows, width), 0.0, backend.dtype_of(x))
 
     stages = {"hidden": x, "q": stage(queries, spec.head_dim), "k": stage(keys, spec.head_dim)}

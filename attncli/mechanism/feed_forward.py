@@ -147,6 +147,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     for expert in np.flatnonzero(shares.any(0)):
 
         def role(name: str, expert: int = int(expert)) -> Array | None:
+            """One expert's weight of this role; None where the model has none."""
             whole = weights(name)
             return None if whole is None else whole[expert]
 

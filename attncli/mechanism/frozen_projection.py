@@ -33,6 +33,7 @@ class Factor(Struct, frozen=True, eq=False):
         return x * self.values
 
     def of(self, rows: slice) -> Factor:
+        """The numbers of some tokens; those for all tokens alike stay as they are."""
         return self if len(self.values) == 1 else Factor(self.values[rows])
 
 
@@ -40,9 +41,11 @@ class Centre(Struct, frozen=True, eq=False):
     """The mean of the entries taken away from each."""
 
     def apply(self, x: Floats) -> Floats:
+        """x, [..., token, dim], less the mean of its last axis."""
         return x - x.mean(-1, keepdims=True)
 
     def of(self, rows: slice) -> Centre:
+        """The step itself, which is the same for every token."""
         return self
 
 
@@ -54,11 +57,13 @@ class Turn(Struct, frozen=True, eq=False):
     sin: Floats
 
     def apply(self, x: Floats) -> Floats:
+        """x, [..., token, dim], rotated by each token's angles."""
         backend = numpy_backend(str(x.dtype))
         turned = rotate(backend, self.rope, backend.keep(x), backend.keep(self.cos), backend.keep(self.sin))
         return backend.numpy(turned)
 
     def of(self, rows: slice) -> Turn:
+        """The rotation of some tokens."""
         return Turn(self.rope, self.cos[rows], self.sin[rows])
 
 
@@ -105,6 +110,7 @@ def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: 
     name = f"global_{side}" if apart else side
 
     def read(role: str) -> Floats:
+        """A role's weights as floats of NumPy."""
         return _known_floats(attention.backend, attention.read(role))
 
     if spec.latent is not None:
@@ -152,15 +158,18 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
     total = vectors @ projection.matrix.T
 
     def array_of(role: str) -> Floats | None:
+        """A role's weights as floats of NumPy; None where the model has none."""
         array = attention.find(role)
         return None if array is None else _known_floats(backend, array)
 
     def put(step: Step) -> None:
+        """Add a linear step, and take it with the constant and the whole."""
         nonlocal constant, total
         steps.append(step)
         constant, total = step.apply(constant), step.apply(total)
 
     def shift(by: Floats | None) -> None:
+        """Add a vector to the constant and the whole; None adds nothing."""
         nonlocal constant, total
         if by is not None:
             constant, total = constant + by, total + by

@@ -153,6 +153,7 @@ def alibi_slopes(heads: int) -> Floats:
     lower = 1 << (heads.bit_length() - 1)
 
     def powers(count: int) -> list[float]:
+        """The slopes of a number of heads that is a power of two."""
         return [2.0 ** (-8 * k / count) for k in range(1, count + 1)]
 
     return np.asarray(powers(lower) + powers(2 * lower)[0::2][: heads - lower])

@@ -116,18 +116,23 @@ class WhileReading(Mask, frozen=True):
     depends_on = "vectors"
 
     def spec(self) -> str:
+        """The policy's spec."""
         return self.policy.spec()
 
     def describe(self) -> Message:
+        """The policy's sentence."""
         return self.policy.describe()
 
     def sees(self, pairs: Pairs) -> Array:
+        """Raises TypeError: what is forgotten is known once the mask is bound to queries and keys."""
         raise unbound(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From key 0 to the query's own, with gaps."""
         return before(i)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The mask of what the policy forgets among the first `count` tokens; what is left then stays visible."""
         total = k.shape[-2]
         prompt = slice(None, self.count)
         last = last_queries(self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap)

@@ -44,15 +44,19 @@ class Eviction(Mask, frozen=True):
     depends_on = "vectors"
 
     def sees(self, pairs: Pairs) -> Array:
+        """Raises TypeError: what is forgotten is known once the mask is bound to queries and keys."""
         raise unbound(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From key 0 to the query's own, with gaps."""
         return before(i)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens: at most `budget` keys up to each query's own."""
         return cached_pairs(self.budget, n)
 
     def check_size(self, queries: int, keys: int) -> None:
+        """Raise InputError for a budget above the number of keys."""
         check_budget(self.spec(), self.budget, keys)
 
 
@@ -71,6 +75,8 @@ class HeavyHitters(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """H2O with a budget and how many of it are the last keys, half where not said. Raises UsageError for more than
+        the budget."""
         recent = numbers[1] if len(numbers) > 1 else max(numbers[0] // 2, 1)
         if recent > numbers[0]:
             raise UsageError(
@@ -81,6 +87,7 @@ class HeavyHitters(Eviction, frozen=True):
         return HeavyHitters(numbers[0], recent)
 
     def describe(self) -> Message:
+        """The sentence with the budget and how many last keys it always holds."""
         return message(
             "a cache of {budget} keys: the last {recent}, and those with the most weight per query so far",
             budget=self.budget,
@@ -88,9 +95,11 @@ class HeavyHitters(Eviction, frozen=True):
         )
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The mask without the keys of least mean weight, for queries [head, query, dim] and keys [kv, key, dim]."""
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
+            """The mean weight of each key in the cache per query that saw it; infinite for recent keys."""
             rows = np.arange(len(cache))[:, None]
             weight_sums[rows, cache] += weights.mean(1)
             means = weight_sums[rows, cache] / (query - cache + 1)
@@ -110,13 +119,18 @@ class LastQuery(Eviction, frozen=True):
     spelling = Spelling("tova", "tova:BUDGET", (1,), 1, "tova:4")
 
     def describe(self) -> Message:
+        """The sentence with the budget."""
         return message(
             "a cache of {budget} keys: each query forgets the one that it looks at least over all heads",
             budget=self.budget,
         )
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The mask without the keys that each query weighs least, for queries [head, query, dim] and keys [kv, key,
+        dim]."""
+
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
+            """This query's weight of each key in the cache, the mean over all heads; infinite for its own key."""
             mean = weights.mean((0, 1))
             return np.where(cache == query, np.inf, np.broadcast_to(mean, cache.shape))
 
@@ -140,6 +154,8 @@ class LastWindow(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """SnapKV with a budget, a window and a pool, usual ones where not said. Raises UsageError for a window above
+        the budget and an even pool."""
         budget, window, pool = (*numbers, *(min(WINDOW, max(numbers[0] // 2, 1)), POOL)[len(numbers) - 1 :])
         if window > budget or pool % 2 == 0:
             raise UsageError(
@@ -150,6 +166,7 @@ class LastWindow(Eviction, frozen=True):
         return LastWindow(budget, window, pool)
 
     def describe(self) -> Message:
+        """The sentence with the window, the budget and the pool."""
         return message(
             "the last {window} queries see {budget} keys: their own, and those before that they look at most, "
             "pooled over {pool} neighbours; earlier queries see all before them",
@@ -159,9 +176,12 @@ class LastWindow(Eviction, frozen=True):
         )
 
     def pairs(self, n: int) -> int | None:
+        """None: the visible pairs are counted one by one."""
         return None
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The mask without the keys that the last window votes out, for queries [head, query, dim] and keys [kv, key,
+        dim]."""
         queries, keys = grouped(backend, q, k)
         kv, group, count, _ = queries.shape
         first = count - self.window
@@ -187,6 +207,7 @@ class ByChance(Eviction, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """A random cache with a budget and a seed. Raises UsageError for a budget of 0."""
         if numbers[0] == 0:
             raise UsageError(
                 "mask {spec} has a 0 where none may be", expected="random:BUDGET, with BUDGET from 1", spec=repr(spec)
@@ -194,15 +215,18 @@ class ByChance(Eviction, frozen=True):
         return ByChance(numbers[0], numbers[1] if len(numbers) > 1 else seed)
 
     def describe(self) -> Message:
+        """The sentence with the budget."""
         return message(
             "a cache of {budget} keys: its own, and others of which one is forgotten by chance for each new one",
             budget=self.budget,
         )
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The mask without the keys that chance takes, for keys [kv, key, dim]."""
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
+            """The random number of each key in the cache; infinite for the query's own key."""
             return np.where(cache == query, np.inf, np.take_along_axis(draws, cache, -1))
 
         return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth, by_weights=False)
@@ -217,13 +241,16 @@ class Forgotten(DerivedMask, frozen=True, eq=False):
     spelling = None
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is not after the query and not yet forgotten, booleans [head, rows, columns]."""
         last = pairs.backend.keep(self.last)[:, pairs.j.reshape((-1,))]
         return (pairs.j <= pairs.row) & (pairs.row <= last[:, None, :])
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From key 0 to the query's own, with gaps."""
         return before(i)
 
     def of_heads(self, heads: slice) -> Mask:
+        """The mask of some of the heads."""
         return Forgotten(self.source, self.last[heads])
 
 

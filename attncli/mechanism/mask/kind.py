@@ -149,9 +149,11 @@ class DerivedMask(Mask, frozen=True):
     depends_on = "vectors"
 
     def spec(self) -> str:
+        """The source's spec."""
         return self.source.spec()
 
     def describe(self) -> Message:
+        """The source's sentence."""
         return self.source.describe()
 
 
@@ -173,15 +175,19 @@ class Everywhere(Mask, frozen=True):
     depends_on = "positions"
 
     def describe(self) -> Message:
+        """The sentence that a query sees every key."""
         return message("every query sees every key")
 
     def sees(self, pairs: Pairs) -> Array:
+        """True for every pair."""
         return pairs.all
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """All keys, without gaps."""
         return everywhere(i, keys, whole=True)
 
     def pairs(self, n: int) -> int | None:
+        """All n² pairs of n tokens."""
         return n * n
 
 
@@ -193,15 +199,19 @@ class Causal(Mask, frozen=True):
     depends_on = "positions"
 
     def describe(self) -> Message:
+        """The sentence that a query sees itself and the keys before it."""
         return message("a query sees itself and the keys before it (j ≤ i)")
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is not after the query."""
         return pairs.j <= pairs.i
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From key 0 to the query's own, without gaps."""
         return Reach(np.zeros_like(i), i + 1, True)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens on the diagonal and below it."""
         return triangle(n)
 
 
@@ -220,6 +230,7 @@ class Window(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """The last W keys, the query's own included, or L before it and R after it. Raises UsageError for window:0."""
         if list(numbers) == [0]:
             raise UsageError(
                 "window:0 shows nothing", expected="window:W with W from 1: the query's own key and the W - 1 before it"
@@ -227,6 +238,7 @@ class Window(Mask, frozen=True):
         return Window(numbers[0] - 1, 0) if len(numbers) == 1 else Window(numbers[0], numbers[1])
 
     def spec(self) -> str:
+        """The window as people write it; `none` or `causal` where it is that."""
         match self.left, self.right:
             case None, None:
                 return Everywhere().spec()
@@ -238,6 +250,7 @@ class Window(Mask, frozen=True):
                 return f"window:{'all' if left is None else left},{'all' if right is None else right}"
 
     def describe(self) -> Message:
+        """The sentence with how many keys before and after itself a query sees."""
         left, right = self.left, self.right
         if left is None and right is None:
             return Everywhere().describe()
@@ -284,14 +297,17 @@ class Window(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is at most `left` before the query and at most `right` after it."""
         near = pairs.all if self.left is None else pairs.j >= pairs.i - self.left
         return near if self.right is None else near & (pairs.j <= pairs.i + self.right)
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From `left` keys before the query to `right` after it, without gaps."""
         low = np.zeros_like(i) if self.left is None else i - self.left
         return Reach(low, np.full_like(i, keys) if self.right is None else i + self.right + 1, True)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens in the band about the diagonal."""
         return band(n, self.left, self.right)
 
 
@@ -306,6 +322,7 @@ class Dilated(Mask, frozen=True):
     depends_on = "positions"
 
     def describe(self) -> Message:
+        """The sentence with how far before it a query sees keys, and in which steps."""
         return message(
             "a query sees itself and the keys less than {size} before it whose distance is divisible by {step}",
             size=self.size,
@@ -313,13 +330,16 @@ class Dilated(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is less than `size` before the query, in steps of `step`."""
         i, j = pairs.i, pairs.j
         return (j <= i) & (j > i - self.size) & ((i - j) % self.step == 0)
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """The `size` keys up to the query's own, with gaps."""
         return Reach(i - self.size + 1, i + 1, False)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens at the distances 0, step, 2·step, … below `size`."""
         steps = min(self.size - 1, n - 1)
         return n + _floors(steps, self.step) + max(n - 1 - steps, 0) * (steps // self.step)
 
@@ -351,19 +371,24 @@ class Combination(Mask, frozen=True):
 
     @property
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        """What decides any of the parts: vectors, else the length, else positions alone."""
         dependencies = {part.depends_on for part in self.parts}
         return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"
 
     def by_head(self) -> bool:
+        """Whether heads may see different keys under any of the parts."""
         return any(part.by_head() for part in self.parts)
 
     def parts_of(self) -> tuple[Mask, ...]:
+        """The parts of all parts, down to the last."""
         return tuple(inner for part in self.parts for inner in part.parts_of())
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The combination of the parts, each bound to queries [head, query, dim] and keys [kv, key, dim]."""
         return type(self)(tuple(part.bind(backend, q, k, scale, softcap) for part in self.parts))
 
     def of_heads(self, heads: slice) -> Mask:
+        """The combination of the parts for some of the heads."""
         return type(self)(tuple(part.of_heads(heads) for part in self.parts))
 
 
@@ -374,19 +399,24 @@ class AllOf(Combination, frozen=True):
     spelling = None
 
     def spec(self) -> str:
+        """The specs of the parts with " & " between them."""
         return " & ".join(part.spec() for part in self.parts)
 
     def describe(self) -> Message:
+        """The sentences of the parts with "; and " between them."""
         return listing([part.describe() for part in self.parts], "; and ")
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the query sees the key under every part."""
         return reduce(and_, (part.sees(pairs) for part in self.parts))
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """The keys within the reach of every part; without gaps where no part has one."""
         lows, highs, wholes = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
         return Reach(reduce(np.maximum, lows), reduce(np.minimum, highs), all(wholes))
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens for causal within a window; None for any other intersection."""
         match self.parts:
             case (Causal(), Window(left=left)) | (Window(left=left), Causal()):
                 return band(n, left, 0)
@@ -401,15 +431,19 @@ class AnyOf(Combination, frozen=True):
     spelling = None
 
     def spec(self) -> str:
+        """The specs of the parts with "|" between them."""
         return "|".join(part.spec() for part in self.parts)
 
     def describe(self) -> Message:
+        """The sentences of the parts with "; or " between them."""
         return listing([part.describe() for part in self.parts], "; or ")
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the query sees the key under some part."""
         return reduce(or_, (part.sees(pairs) for part in self.parts))
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From the first key within the reach of any part to the last, with gaps."""
         lows, highs, _ = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
         return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
 

@@ -38,12 +38,15 @@ class Global(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """The mask whose global tokens stand at these positions."""
         return Global(tuple(numbers))
 
     def spec(self) -> str:
+        """`global:` with the positions of the global tokens."""
         return "global:" + ",".join(map(str, self.tokens))
 
     def describe(self) -> Message:
+        """The sentence with the positions of the global tokens."""
         return plural(
             "position {positions} sees every key and is seen by every query; nothing else is visible",
             "positions {positions} see every key and are seen by every query; nothing else is visible",
@@ -52,6 +55,7 @@ class Global(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the query or the key is a global token."""
         return self._is_global(pairs.i) | self._is_global(pairs.j)
 
     def _is_global(self, positions: Array) -> Array:
@@ -69,6 +73,7 @@ class Prefix(Mask, frozen=True):
     depends_on = "positions"
 
     def describe(self) -> Message:
+        """The sentence with how many first keys every query sees."""
         if self.length == 0:
             return Causal().describe()
         return plural(
@@ -78,12 +83,15 @@ class Prefix(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is in the prefix or not after the query."""
         return (pairs.j < self.length) | (pairs.j <= pairs.i)
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From key 0 to the query's own or the end of the prefix, without gaps."""
         return Reach(np.zeros_like(i), np.maximum(i + 1, self.length), True)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens: all within the prefix, and those of causal rows after it."""
         first = min(self.length, n)
         return first * first + triangle(n) - triangle(first)
 
@@ -98,6 +106,7 @@ class Chunk(Mask, frozen=True):
     depends_on = "positions"
 
     def describe(self) -> Message:
+        """The sentence with the size of a chunk."""
         return plural(
             "a query sees itself and the keys before it in its own chunk of {count} position",
             "a query sees itself and the keys before it in its own chunk of {count} positions",
@@ -105,12 +114,15 @@ class Chunk(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is in the query's chunk and not after the query."""
         return (pairs.j <= pairs.i) & (pairs.j // self.size == pairs.i // self.size)
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From the start of the query's chunk to its own key, without gaps."""
         return Reach(i // self.size * self.size, i + 1, True)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens: the triangles of whole chunks and of the rest."""
         whole, rest = divmod(n, self.size)
         return whole * triangle(self.size) + triangle(rest)
 
@@ -125,6 +137,7 @@ class Blocks(Mask, frozen=True):
     depends_on = "positions"
 
     def describe(self) -> Message:
+        """The sentence with the size of a block."""
         return plural(
             "a query sees its own block of {count} position, both ways",
             "a query sees its own block of {count} positions, both ways",
@@ -132,13 +145,16 @@ class Blocks(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether query and key are in the same block."""
         return pairs.j // self.size == pairs.i // self.size
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """The query's own block, without gaps."""
         first = i // self.size * self.size
         return Reach(first, first + self.size, True)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens: the squares of whole blocks and of the rest."""
         whole, rest = divmod(n, self.size)
         return whole * self.size * self.size + rest * rest
 
@@ -153,9 +169,11 @@ class Documents(Mask, frozen=True):
     depends_on = "positions"
 
     def spec(self) -> str:
+        """`documents:` with how many there are, to be read by people."""
         return f"documents:{len(set(self.ids))}"
 
     def describe(self) -> Message:
+        """The sentence with how many documents are packed together."""
         return plural(
             "a query sees its own document ({count} document packed together)",
             "a query sees its own document ({count} documents packed together)",
@@ -163,11 +181,13 @@ class Documents(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether query and key carry the same document id."""
         id_of = pairs.backend.array(np.asarray(self.ids, np.int64))
         inside = (pairs.i >= 0) & (pairs.i < len(self.ids))
         return inside & (id_of[pairs.backend.where(inside, pairs.i, 0)] == id_of[pairs.j])
 
     def check_size(self, queries: int, keys: int) -> None:
+        """Raise InputError unless there is one id for each key."""
         if len(self.ids) != keys:
             raise InputError(
                 "{ids} document ids for {keys} tokens", expected="one id per token", ids=len(self.ids), keys=keys
@@ -184,6 +204,7 @@ class Padding(Mask, frozen=True):
     depends_on = "length"
 
     def describe(self) -> Message:
+        """The sentence with how many keys at the end are padding."""
         if self.count == 0:
             return message("no key is padding")
         return plural(
@@ -193,12 +214,15 @@ class Padding(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key stands before the padding."""
         return (pairs.j < pairs.keys - self.count) & pairs.all
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """All keys before the padding, without gaps."""
         return everywhere(i, keys - self.count, whole=True)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n queries and the keys before the padding."""
         return n * max(n - self.count, 0)
 
 
@@ -214,6 +238,7 @@ class Streaming(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """The mask of S first keys and R last ones. Raises UsageError for R of 0."""
         if numbers[1] == 0:
             raise UsageError(
                 "mask {spec} has a 0 where none may be", expected="sinks:S,R, with R from 1", spec=repr(spec)
@@ -221,6 +246,7 @@ class Streaming(Mask, frozen=True):
         return Streaming(*numbers)
 
     def describe(self) -> Message:
+        """The sentence with how many first keys and how many last ones a query sees."""
         recent = self.recent
         last = message("its own key") if recent == 1 else message("the last {recent}, its own included", recent=recent)
         if self.sinks == 0:
@@ -233,13 +259,16 @@ class Streaming(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the key is not after the query, and a sink or one of the `recent` last."""
         i, j = pairs.i, pairs.j
         return (j <= i) & ((j < self.sinks) | (i - j < self.recent))
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """From key 0 to the query's own, with gaps."""
         return Reach(np.zeros_like(i), i + 1, False)
 
     def pairs(self, n: int) -> int | None:
+        """Pairs of n tokens: at most sinks + recent keys for each query."""
         # the first keys and the last ones overlap until there are more than both
         return band(n, self.sinks + self.recent - 1, 0)
 
@@ -264,6 +293,7 @@ class BigBird(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """The mask of this block size, number of random blocks and seed. Raises UsageError for a block size of 0."""
         if list(numbers[:1]) == [0]:
             form = BigBird.spelling.form
             raise UsageError(
@@ -276,10 +306,12 @@ class BigBird(Mask, frozen=True):
         return BigBird(size, random, block_seed)
 
     def spec(self) -> str:
+        """`bigbird:` with block size, random blocks and seed; with the longest dense text, to be read by people."""
         text = f"bigbird:{self.size},{self.random},{self.seed}"
         return text if self.longest is None else f"{text} beyond {self.longest}"
 
     def describe(self) -> Message:
+        """The sentence with the size of a block and how many random blocks each one sees."""
         if self.random == 0:
             return message(
                 "blocks of {size}: a query's block sees itself, its neighbours, the first and the last; everything "
@@ -303,6 +335,7 @@ class BigBird(Mask, frozen=True):
         return (5 + 2 * self.random) * self.size if self.longest is None else self.longest
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether the query's block sees the key's; True for every pair of a short text."""
         if pairs.keys <= self._whole:
             return pairs.all
         blocks = block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
@@ -311,9 +344,11 @@ class BigBird(Mask, frozen=True):
         return inside & pairs.backend.array(blocks)[query_block, pairs.j // self.size]
 
     def reach(self, i: Ints, keys: int) -> Reach:
+        """All keys, without gaps only in a short text."""
         return everywhere(i, keys, whole=keys <= self._whole)
 
     def pairs(self, n: int) -> int | None:
+        """All n² pairs of a short text; None for a longer one."""
         return n * n if n <= self._whole else None
 
 
@@ -362,6 +397,7 @@ class Hashed(Mask, frozen=True):
 
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        """The mask of this number of buckets, rounds and seed. Raises UsageError for an odd number of buckets."""
         if numbers[0] % 2:
             raise UsageError(
                 "lsh needs an even number of buckets, not {number}",
@@ -372,9 +408,11 @@ class Hashed(Mask, frozen=True):
         return Hashed(numbers[0], numbers[1] if len(numbers) > 1 else 1, seed)
 
     def spec(self) -> str:
+        """`lsh:` with the numbers of buckets and rounds."""
         return f"lsh:{self.buckets},{self.rounds}"
 
     def describe(self) -> Message:
+        """The sentence with how many buckets and rounds there are."""
         return plural(
             "a query sees the keys that hash into its own of {buckets} buckets in the one round",
             "a query sees the keys that hash into its own of {buckets} buckets in any of {count} rounds",
@@ -383,6 +421,7 @@ class Hashed(Mask, frozen=True):
         )
 
     def sees(self, pairs: Pairs) -> Array:
+        """Raises TypeError: buckets are known once the mask is bound to queries and keys."""
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
@@ -403,12 +442,14 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
     spelling = None
 
     def sees(self, pairs: Pairs) -> Array:
+        """Whether query and key share a bucket in any round, booleans [head, rows, columns]."""
         # [head, round, rows, 1] against [head, round, 1, columns], any round
         rows, columns = pairs.row.reshape((-1,)), pairs.j.reshape((-1,))
         same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
         return pairs.backend.any(same, 1)[:, 0]
 
     def of_heads(self, heads: slice) -> Mask:
+        """The mask with the buckets of some of the heads."""
         return SameBucket(self.source, self.query[heads], self.key[heads])
 
 
@@ -423,22 +464,28 @@ class MatrixMask(Mask, frozen=True, eq=False):
     depends_on = "length"
 
     def spec(self) -> str:
+        """`file` with its name, to be read by people."""
         return f"file {self.name}"
 
     def describe(self) -> Message:
+        """The sentence with the name of the file."""
         return message("as the file {name} says (0 or false = hidden)", name=self.name)
 
     def sees(self, pairs: Pairs) -> Array:
+        """The entry of the matrix for query and key, or for the key alone."""
         values = pairs.backend.array(self.values)
         return values[pairs.j] & pairs.all if values.ndim == 1 else values[..., pairs.row, pairs.j]
 
     def by_head(self) -> bool:
+        """Whether the matrix has an axis of heads."""
         return self.values.ndim > 2
 
     def of_heads(self, heads: slice) -> Mask:
+        """The mask of some of the heads' matrices; itself where heads share one."""
         return MatrixMask(self.values[heads], self.name) if self.by_head() and len(self.values) > 1 else self
 
     def check_size(self, queries: int, keys: int) -> None:
+        """Raise InputError unless the matrix is of so many queries and keys."""
         values = self.values
         if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
             expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
