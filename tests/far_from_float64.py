@@ -90,7 +90,7 @@ def weights_of_transformers(folder: Path, dtype: str) -> np.ndarray:
 def weights(folder: Path, library: str, dtype: str) -> np.ndarray:
     """The same as they are computed here; in the type asked for where `compute_dtype` is replaced."""
     model = attncli.load(folder, backend=library, dtype=dtype)
-    model = model.reading(STATES) if _reads(model.spec) else model
+    model = model.decoder_over(STATES) if _reads(model.spec) else model
     tokens = model.tokenizer.ids_to_tokens(IDS)
     (last,) = model.trace(tokens, layers=[len(model.spec.blocks) - 1], keep=("weights",))
     return np.asarray(model.backend.numpy(last.stages["weights"]), np.float64)

@@ -86,7 +86,7 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
         from attncli.inputs.tensors import read_matrix
 
         states = read_matrix(options.source_states, "states")
-        model = model.reading(states)
+        model = model.decoder_over(states)
         note = message(
             "this is the decoder, over {states:,} captured states of its encoder: {source_states}",
             states=len(states),

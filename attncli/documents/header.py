@@ -56,7 +56,7 @@ def header(
         "text": text,
         "tokens": token_rows(tokens if words is None else words.words),
         "model": model_part(model),
-        "attention": attention_part(model, computing or model.computing(len(tokens))),
+        "attention": attention_part(model, computing or model.compute_backend(len(tokens))),
         "pieces": UNSET if words is None else token_rows(tokens),
     }
 

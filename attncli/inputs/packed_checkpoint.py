@@ -90,8 +90,8 @@ class _PackedMatrices:
                     part = f"{inner[1:-1]}.{part}"
             modules.setdefault(module, {})[part] = name
         builders: Mapping[str, Callable[[str, Parts], None]] = {
-            "fp8": self.scaled, "fbgemm_fp8": self.scaled, "compressed-tensors": self.compressed, "gptq": self.gptq,
-            "awq": self.awq, "bitsandbytes": self.bitsandbytes, "mxfp4": self.mxfp4, "mlx": self.mlx,
+            "fp8": self.byte_weights, "fbgemm_fp8": self.byte_weights, "compressed-tensors": self.compressed_tensors,
+            "gptq": self.gptq, "awq": self.awq, "bitsandbytes": self.bitsandbytes, "mxfp4": self.mxfp4, "mlx": self.mlx,
         }  # fmt: skip
         check_method(self.raw.config, self.where)
         for module, parts in modules.items():
@@ -168,7 +168,7 @@ class _PackedMatrices:
             )
         return of // count
 
-    def scaled(self, module: str, parts: Parts) -> None:
+    def byte_weights(self, module: str, parts: Parts) -> None:
         """Numbers of eight bits with a scale for all, for a row, or for a block."""
         scale = next((parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None)
         if scale is None or "weight" not in parts or len(self.shape(parts["weight"])) != 2:
@@ -202,13 +202,13 @@ class _PackedMatrices:
         self.check_shape(name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True)))
         return block
 
-    def compressed(self, module: str, parts: Parts) -> None:
+    def compressed_tensors(self, module: str, parts: Parts) -> None:
         """compressed-tensors: whole bytes, or integers of few bits in words along the row.
 
         Raises UnsupportedError for words of a type or size that the scheme does not have.
         """
         if "weight_packed" not in parts:
-            self.scaled(module, parts)
+            self.byte_weights(module, parts)
             return
         packed, scale, size = self.stored_parts(module, parts, "weight_packed", "weight_scale", "weight_shape")
         stored = self.raw.read(size)

@@ -70,7 +70,7 @@ class Message(str):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.template, self.values, self.plurals, self.context)
 
-    def spoken(self, lang: str) -> str:
+    def translation(self, lang: str) -> str:
         """The sentence in this language; English where its catalogue does not have it."""
         catalogue = catalogue_of(lang)
         if not self.template:  # where gettext keeps what a catalogue says of itself
@@ -84,7 +84,7 @@ class Message(str):
             sentence = catalogue.gettext(self.template)
         if not self.values:
             return sentence
-        return sentence.format(**{name: _spoken(value, lang) for name, value in self.values.items()})
+        return sentence.format(**{name: _translate_value(value, lang) for name, value in self.values.items()})
 
 
 class MessageList(Message):
@@ -96,18 +96,18 @@ class MessageList(Message):
     last: str
 
     def __new__(cls, texts: tuple[object, ...], separator: str, last: str) -> MessageList:
-        self = str.__new__(cls, _joined(list(map(str, texts)), separator, last))
+        self = str.__new__(cls, _join(list(map(str, texts)), separator, last))
         self.texts, self.separator, self.last = texts, separator, last
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.texts, self.separator, self.last)
 
-    def spoken(self, lang: str) -> str:
+    def translation(self, lang: str) -> str:
         """The texts, and what stands between them, in this language."""
         catalogue = catalogue_of(lang)
         between = (catalogue.pgettext("between", sign) for sign in (self.separator, self.last))
-        return _joined([str(_spoken(text, lang)) for text in self.texts], *between)
+        return _join([str(_translate_value(text, lang)) for text in self.texts], *between)
 
 
 def message(template: str, /, **values: object) -> Message:
@@ -191,7 +191,7 @@ def choice(texts: Iterable[object], separator: str = ", ", last: str = " or ") -
     return MessageList(tuple(texts), separator, last)
 
 
-def _joined(texts: list[str], separator: str, last: str) -> str:
+def _join(texts: list[str], separator: str, last: str) -> str:
     """The texts with the separator between them, and `last` before the last."""
     return last.join([separator.join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
@@ -235,12 +235,12 @@ def translate(text: str, lang: str) -> str:
     """
     if lang == "en" or not text:
         return text
-    return text.spoken(lang) if isinstance(text, Message) else catalogue_of(lang).gettext(text)
+    return text.translation(lang) if isinstance(text, Message) else catalogue_of(lang).gettext(text)
 
 
-def _spoken(value: object, lang: str) -> object:
+def _translate_value(value: object, lang: str) -> object:
     """What stands in a place of a sentence: a message in this language, all else as it is."""
-    return value.spoken(lang) if isinstance(value, Message) else value
+    return value.translation(lang) if isinstance(value, Message) else value
 
 
 SEPARATORS = (
@@ -266,8 +266,8 @@ def say(view: Speech, text: str, /, **places: object) -> str:
     if isinstance(text, Message):
         if places:
             text = Message(text.template, {**text.values, **places}, text.plurals, text.context)
-        return _close_quotes(text.spoken(lang)) if lang == "zh" else text.spoken(lang)
-    spoken = Message(text, places).spoken(lang)
+        return _close_quotes(text.translation(lang)) if lang == "zh" else text.translation(lang)
+    spoken = Message(text, places).translation(lang)
     return _close_quotes(spoken) if lang == "zh" else spoken
 
 

@@ -164,7 +164,7 @@ def recordable(model: Model, *, words: bool) -> bool:
 
 def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
     """What a recording took of a run, once that is over."""
-    computing = attention_part(model, model.computing(len(recording.sides.queries)))
+    computing = attention_part(model, model.compute_backend(len(recording.sides.queries)))
     return RunRecord(
         name,
         text,
@@ -201,7 +201,7 @@ def _whole_record(
                 arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if has_recipe else None
             )
 
-    computing = attention_part(model, model.computing(len(tokens)))
+    computing = attention_part(model, model.compute_backend(len(tokens)))
     return RunRecord(name, text, sides, model_part(model), computing, head_records(), notes(model, text, tokens))
 
 
@@ -218,7 +218,7 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
             feed_whole(model.backend, records, trace.stages, None)
             yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
 
-    attention = attention_part(side, side.computing(len(texts.queries)))
+    attention = attention_part(side, side.compute_backend(len(texts.queries)))
     sides_of_text = ((message("query text"), texts.query, texts.queries), (message("key text"), texts.key, texts.keys))
     warnings = [*model.warnings, *unknown_notes_of_two(*sides_of_text)]
     return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)

@@ -130,7 +130,7 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
     return MaskPart(
         spec=mask.spec(),
-        words=MaskWords(en=mask.describe(), zh=mask.describe().spoken("zh")),
+        words=MaskWords(en=mask.describe(), zh=mask.describe().translation("zh")),
         everything=shows_all(mask),
         pairs=pairs,
         share=pairs / (queries * keys),

@@ -130,7 +130,7 @@ def stored_tensors(
     has_head = names is None and "head.weight" in parts.outer
     names = definition.names if names is None else names
     prefix = names.prefixes[0] if has_head and names.prefixes else ""
-    outer = _stored(parts.outer, names.outside, prefix, parts.groups, transposed=False)
+    outer = _tensors_of_roles(parts.outer, names.outside, prefix, parts.groups, transposed=False)
     head = str(names.outside.get("head", "")).partition("|")[0]
     tensors = {
         name.removeprefix(prefix) if head and name.startswith(f"{prefix}{head}.") else name: array
@@ -144,12 +144,12 @@ def stored_tensors(
             longest = max(map(len, spelled.values()), default=1)
             for place in range(1, longest):
                 others = {key: modules[place] for key, modules in spelled.items() if len(modules) > place}
-                tensors |= _stored(roles, others, before, parts.groups, transposed=names.transposed)
-        tensors |= _stored(roles, inside, before, parts.groups, transposed=names.transposed)
+                tensors |= _tensors_of_roles(roles, others, before, parts.groups, transposed=names.transposed)
+        tensors |= _tensors_of_roles(roles, inside, before, parts.groups, transposed=names.transposed)
     return tensors
 
 
-def _stored(
+def _tensors_of_roles(
     roles: RoleArrays,
     sources: Mapping[str, Source],
     before: str,

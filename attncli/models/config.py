@@ -105,7 +105,7 @@ class Config:
         self.read_keys.update(keys)
         return next((self.values[key] for key in keys if self.values.get(key) is not None), default)
 
-    def whole(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+    def integer(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         """A whole number in [least, most]."""
         value = self._needed(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -119,7 +119,7 @@ class Config:
         if not any(key in self.values for key in keys):
             self.read_keys.update(keys)
             return default
-        return None if self.get(*keys) is None else self.whole(*keys, least=least)
+        return None if self.get(*keys) is None else self.integer(*keys, least=least)
 
     def number(self, *keys: str, default: float | None = None) -> float:
         """A number from 10⁻³⁰ to 10¹⁵."""
@@ -168,7 +168,7 @@ class Config:
             raise self._value_error((key,), description, expected)
         return value
 
-    def under(self, key: str) -> Config | None:
+    def section(self, key: str) -> Config | None:
         """The object under a key as a Config of its own; None if there is none."""
         value = self.get(key)
         if value is None:
@@ -179,7 +179,7 @@ class Config:
 
     def heads(self, width: int, *keys: str, default: int | None = None) -> int:
         """A number of heads by which `width` is divisible. Raises InputError for any other number."""
-        count = self.whole(*keys, default=default, most=2**16)
+        count = self.integer(*keys, default=default, most=2**16)
         if width % count:
             what = message("config.json has {count} heads for a width of {width}", count=count, width=width)
             expected = message("{width} divisible by {key}", width=width, key=keys[0])
@@ -401,14 +401,14 @@ def _note_idle_share(config: Config, kind: str, share: float) -> None:
 
 def _rope_of_all_layers(config: Config) -> Config:
     """What a config says of the rotary positions of all layers; of both spellings transformers takes the old one."""
-    old, new = config.under("rope_scaling"), config.under("rope_parameters")
+    old, new = config.section("rope_scaling"), config.section("rope_parameters")
     parameters = old if old is not None and old.values else new
     return Config({}, config.where) if parameters is None else parameters
 
 
 def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
     """What a config says of rotary positions in one type of layers; transformers adds the old spelling to the new."""
-    old, new = config.under("rope_scaling"), config.under("rope_parameters")
+    old, new = config.section("rope_scaling"), config.section("rope_parameters")
     values: dict[str, Any] = {"rope_type": "default"}
     if new is not None:
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
@@ -416,7 +416,7 @@ def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
             what = message("rope_parameters has a key {flat}", flat=repr(flat[0]))
             expected = message("{global_name} and {local}", global_name=GLOBAL, local=LOCAL)
             raise UnsupportedError(what, where=new.where, expected=expected)
-        parameters = new.under(kind)
+        parameters = new.section(kind)
         values |= {} if parameters is None else parameters.values
     if old is not None and scaled:
         values |= old.values
@@ -433,13 +433,13 @@ def _rope_scaling(
     """
     if kind == "default":
         return None
-    longest = config.whole("max_position_embeddings", "n_positions")
+    longest = config.integer("max_position_embeddings", "n_positions")
 
     def original() -> int:
         """The positions before the scaling. A number outside of what is said of the scaling counts first."""
         key = "original_max_position_embeddings"
         outside = None if by_kind else config.optional(key, default=usual, least=2)
-        return inside.whole(key, default=longest, least=2) if outside is None else outside
+        return inside.integer(key, default=longest, least=2) if outside is None else outside
 
     match kind:
         case "linear":

@@ -501,7 +501,7 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where:
     sides = [_Binder(spec, family.names, tensors, where)]
     if spec.decoder is not None and family.decoder is not None:
         sides.append(_Binder(spec.decoder, family.decoder, tensors, where))
-    bindings = [side.binding() for side in sides]
+    bindings = [side.bind_roles() for side in sides]
     claimed_names = {name for side in sides for name in side.claimed_names}
     ignored_patterns = (*NEVER_NEEDED, *(pattern for side in sides for pattern in side.names.ignored))
     prefixes = tuple(side.prefix for side in sides if side.prefix)
@@ -543,7 +543,7 @@ class _Binder:
         prefixes += [prefix for prefix in names.prefixes if any(name.startswith(prefix) for name in tensors)]
         self.prefix = next(iter(prefixes), "")
 
-    def binding(self) -> Binding:
+    def bind_roles(self) -> Binding:
         """The tensors of the side's roles, by role outside the layers, in file order within. Raises as `bind`."""
         outer_bindings = self._bind_sources(outer_roles(self.spec), self.names.outside, "")
         outer = {bound.roles[0].name: bound for bound in outer_bindings}

@@ -36,7 +36,7 @@ from attncli.models.families import ARCHITECTURES, RELATIVES, family
 from attncli.models.families.lfm2 import CONVOLUTION
 from attncli.models.families.qwen3_next import LINEAR
 from attncli.models.family import Family, TensorBinding, bind, groups_of
-from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone, names_for, shape_of_role, undone
+from attncli.models.gguf_tensors import BlockRecipe, JoinedHeads, Undone, conversion_of, names_for, shape_of_role
 
 PART_OF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 """A file of several that belong together."""
@@ -137,7 +137,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         self._refuse_unread(config, spec)
         self._own_spec, self._read_keys = own_spec, frozenset(config.read_keys)
         recipes: dict[str, Recipe] = {
-            name: BlockRecipe(self.fill, tensor, self._tensors[name], undone(name, spec, model_family))
+            name: BlockRecipe(self.fill, tensor, self._tensors[name], conversion_of(name, spec, model_family))
             for name, tensor in self.stored.items()
         }
         for name, (keys, values) in self._joined_heads().items():
@@ -450,7 +450,7 @@ def _plain(value: object) -> object:
 def _norms_as_stored(spec: Spec) -> Spec:
     """The Spec with norms that multiply with what is stored: the files hold 1 + w where the family's own hold w."""
 
-    def stored(norm: Norm) -> Norm:
+    def without_offset(norm: Norm) -> Norm:
         """The norm that multiplies by what is stored, with no 1 added."""
         return replace(norm, unit_offset=False)
 
@@ -458,10 +458,10 @@ def _norms_as_stored(spec: Spec) -> Spec:
     for block in spec.blocks:
         attention, normed = block.attention, block.attention.qk_norm
         if normed is not None:
-            attention = replace(attention, qk_norm=replace(normed, norm=stored(normed.norm)))
-        norms = {place: stored(norm) for place, norm in block.norms.items()}
+            attention = replace(attention, qk_norm=replace(normed, norm=without_offset(normed.norm)))
+        norms = {place: without_offset(norm) for place, norm in block.norms.items()}
         blocks.append(replace(block, attention=attention, norms=norms))
-    final = None if spec.final_norm is None else stored(spec.final_norm)
+    final = None if spec.final_norm is None else without_offset(spec.final_norm)
     return replace(spec, blocks=tuple(blocks), final_norm=final)
 
 

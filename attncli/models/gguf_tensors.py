@@ -168,11 +168,11 @@ class BlockRecipe:
         """These rows in float32, with what the converter did to them taken back."""
         undone = self._undone
         if undone.rows is None:
-            numbers = self._stored(start, stop)
+            numbers = self._stored_rows(start, stop)
         else:
             order = undone.rows[start:stop]
             runs = np.split(order, np.flatnonzero(np.diff(order) != 1) + 1)
-            numbers = np.concatenate([self._stored(int(run[0]), int(run[-1]) + 1) for run in runs])
+            numbers = np.concatenate([self._stored_rows(int(run[0]), int(run[-1]) + 1) for run in runs])
         if undone.columns is not None:
             numbers = numbers[:, undone.columns]
         if undone.decay:
@@ -183,7 +183,7 @@ class BlockRecipe:
         pairs = numbers.reshape((-1, undone.head // 2, 2, *numbers.shape[1:]))
         return pairs.swapaxes(1, 2).reshape(numbers.shape)
 
-    def _stored(self, start: int, stop: int) -> Array:
+    def _stored_rows(self, start: int, stop: int) -> Array:
         """The rows as the file has them."""
         tensor, count = self._tensor, self._tensor.shape[0]
         row_bytes = (tensor.stop - tensor.start) // count
@@ -214,7 +214,7 @@ TILED = {"attn_qkv": True, "ssm_conv1d": True, "attn_gate": True, "ssm_beta": Fa
 """The tensors of a delta rule whose rows stand by heads of values, and whether a head has as many as its value."""
 
 
-def undone(name: str, spec: Spec, model_family: Family) -> Undone:
+def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     """What a converter did to the tensor of this name, which reading takes back."""
     part, decay = name.partition("blk.")[2].split("."), name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:

@@ -120,7 +120,7 @@ class Model(Struct, frozen=True, eq=False):
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
-    def computing(self, count: int) -> Backend:
+    def compute_backend(self, count: int) -> Backend:
         """The backend in which a text of so many tokens is computed.
 
         Args:
@@ -205,7 +205,7 @@ class Model(Struct, frozen=True, eq=False):
         run.check_indices("layer", numbers, layer_count)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
-            backend = self.computing(len(tokens))
+            backend = self.compute_backend(len(tokens))
             if past:  # sums of low precision may be wider than their type: as the kept keys are
                 wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
                 backend = self._backend_of("float64") if wide else self.backend
@@ -267,7 +267,7 @@ class Model(Struct, frozen=True, eq=False):
         if self.memory is not None:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
         tokens = [self.encode(text) for text in texts]
-        backend = self.computing(max(map(len, tokens), default=0))
+        backend = self.compute_backend(max(map(len, tokens), default=0))
         yield from self._run_batch(tokens, backend, layers, heads, keep, interventions)
 
     def _run_batch(
@@ -362,7 +362,7 @@ class Model(Struct, frozen=True, eq=False):
     ) -> Iterator[PaddedTexts]:
         """These texts in batches of about one length; one by one where their own numbers would change in a batch."""
         self._check_memory()
-        backend = self.computing(sum(map(len, texts)))
+        backend = self.compute_backend(sum(map(len, texts)))
         kinds = {mask.depends_on for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
@@ -395,7 +395,7 @@ class Model(Struct, frozen=True, eq=False):
         Returns:
             The normed vectors, of the same shape; they themselves if the model has no such norm.
         """
-        backend = self.computing(hidden.shape[-2])
+        backend = self.compute_backend(hidden.shape[-2])
         outputs = run.finish(self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype))
         return self.backend.cast(outputs, self.backend.dtype)
 
@@ -431,14 +431,14 @@ class Model(Struct, frozen=True, eq=False):
             raise self._no_cross_attention(message("an encoder-decoder, such as t5, bart or marian"))
         tokens = self.encode(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
-        wide = replace(self, backend=self.computing(len(tokens)))  # what is computed with goes on unrounded
+        wide = replace(self, backend=self.compute_backend(len(tokens)))  # what is computed with goes on unrounded
         (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True)
         memory = wide.finish(last.after)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         side = replace(self, spec=self.spec.decoder, store=self.decoder_store, tokenizer=tokenizer, decoder_store=None)
         return replace(side, memory=memory, source=tuple(tokens), encoder=self)
 
-    def reading(self, states: np.ndarray[Any, Any]) -> Model:
+    def decoder_over(self, states: np.ndarray[Any, Any]) -> Model:
         """The decoder of a model over captured states of its encoder.
 
         Args:

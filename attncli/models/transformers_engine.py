@@ -379,7 +379,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         """No: transformers' model runs whole."""
         return False
 
-    def computing(self, count: int) -> Backend:
+    def compute_backend(self, count: int) -> Backend:
         """The type that transformers' model was loaded in, whatever the text."""
         return self.backend
 

@@ -261,7 +261,7 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
         entering, streams = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
         passages.enter(module, entering, streams=streams, rotating=rotating)
 
-    def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    def note_attention_input(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Note the vectors that a module that attends takes."""
         passages.attention_input = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0]
 
@@ -279,7 +279,7 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
     with ExitStack() as hooks:
         hooks.enter_context(torch.nn.modules.module.register_module_forward_hook(any_module))
         for module in attending:
-            hooks.enter_context(module.register_forward_pre_hook(taking, with_kwargs=True))
+            hooks.enter_context(module.register_forward_pre_hook(note_attention_input, with_kwargs=True))
         for layer in layers:
             hooks.enter_context(layer.register_forward_pre_hook(before, with_kwargs=True))
             hooks.enter_context(layer.register_forward_hook(after))

@@ -65,12 +65,12 @@ def reference(
     model that knows such; None for those that the class that saved it has. states: what an encoder made, [token,
     width], for a decoder that reads it; then `ids` are the decoder's, and its side alone is given.
     """
-    with running(folder, both=target is not None or states is not None, dtype=dtype) as model:
+    with reference_model(folder, both=target is not None or states is not None, dtype=dtype) as model:
         return sides(model, ids, target, everywhere) if states is None else (decoder_over_states(model, ids, states),)
 
 
 @contextmanager
-def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any]:
+def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any]:
     """transformers' own model of the checkpoint, ready to run; within, float64 is float64 throughout.
 
     both: whether an encoder-decoder runs with its decoder. Raises InputError where transformers cannot load it, and as
@@ -453,7 +453,7 @@ def verify(
     states = None
     if any(block.cross is not None for block in models["float64"].spec.blocks):
         states = normal(0, "states", (READ, models["float64"].spec.d_model)).astype(np.float64)
-        models = {dtype: model.reading(states) for dtype, model in models.items()}
+        models = {dtype: model.decoder_over(states) for dtype, model in models.items()}
     model = models["float64"]
     tokens, target_tokens = _tokens(model, text), _target_tokens(model, text, target)
     if not foreign:  # a tokenizer of another model is told here, not by an index out of range

@@ -128,7 +128,7 @@ def test_a_note_is_broken_at_blanks_and_a_path_stays_whole() -> None:
 
 def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
     assert set(LABEL_NAMES) == set(LABELS)
-    assert not any(re.search("[A-Za-z]", said) for said in (name.spoken("zh") for name in LABEL_NAMES.values()))
+    assert not any(re.search("[A-Za-z]", said) for said in (name.translation("zh") for name in LABEL_NAMES.values()))
     assert label_name("positional -2", "zh") == "固定偏移 -2"
     assert label_name("first-token sink", "zh") == "首词元汇点"
     assert label_name("positional -2", "en") == "positional -2"
@@ -141,7 +141,7 @@ def test_lists_are_told_in_chinese_and_formulas_stay() -> None:
     assert translate(formula, "zh") == formula
     names = message("no tensor is called {missing}; found {names}", missing=listing("qkv", " or "), names="a b")
     assert names == "no tensor is called q or k or v; found a b"
-    assert "q 或 k 或 v" in message("{names}", names=listing("qkv", " or ")).spoken("zh")
+    assert "q 或 k 或 v" in message("{names}", names=listing("qkv", " or ")).translation("zh")
     assert translate(listing(["float32", "float64"]), "zh") == "float32、float64"
 
 

@@ -76,7 +76,7 @@ def test_the_guide_has_a_row_for_it(kind):
 
 def test_each_sentence_is_in_its_language():
     for mask, _ in masks.pairs(7):
-        english, chinese = str(mask.describe()), mask.describe().spoken("zh")
+        english, chinese = str(mask.describe()), mask.describe().translation("zh")
         assert not CHINESE.search(english), f"{type(mask).__name__} says {english!r}"
         assert CHINESE.search(chinese), f"{type(mask).__name__} says {chinese!r}"
         assert not re.search(r"\b[a-z]{2,} [a-z]{2,}\b", chinese), f"{type(mask).__name__} says {chinese!r}"

@@ -145,7 +145,7 @@ def test_words_state_what_the_numbers_count():
     assert "2 keys before and 5 keys after" in Window(2, 5).describe()
     assert "its own included" in Streaming(4, 16).describe()
     assert "j ≤ i" in Causal().describe()
-    assert "连同自身共 3 个" in Window(2, 0).describe().spoken("zh")
+    assert "连同自身共 3 个" in Window(2, 0).describe().translation("zh")
     assert AllOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; and {Padding(2).describe()}"
     assert AnyOf((Causal(), Padding(2))).describe() == f"{Causal().describe()}; or {Padding(2).describe()}"
     assert SameBucket(Hashed(4, 2), None, None).describe() == Hashed(4, 2).describe()
@@ -154,7 +154,7 @@ def test_words_state_what_the_numbers_count():
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_mask_has_words_of_its_own(lang):
     masks = [mask for mask, _ in pairs(13)] + [Hashed(4), Hashed(4, 3)]
-    texts = [mask.describe().spoken(lang) for mask in masks]
+    texts = [mask.describe().translation(lang) for mask in masks]
     assert all(text and "\n" not in text for text in texts)
     alike = [text for text in set(texts) if texts.count(text) > 1]
     assert len(alike) <= 3, alike  # everywhere and causal as open windows; two files of one name

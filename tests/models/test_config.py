@@ -123,7 +123,7 @@ def test_weights_of_four_bits_are_refused_by_name() -> None:
 
 def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:
     config = Config({"first": 1, "second": None, "third": 3, "attention_dropout": 0.1, "summary_type": "x"}, WHERE)
-    config.whole("first")
+    config.integer("first")
     assert settle(config, {"second": FixedValue(7, "")}) == (
         "config.json has a key 'third' that attn does not know; it plays no part",
     )

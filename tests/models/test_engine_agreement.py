@@ -17,7 +17,7 @@ from tiny_sizes import MIXED, rope
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.models.transformers_engine import ForeignModel, load_foreign
-from attncli.models.verify import reference, running, sides
+from attncli.models.verify import reference, reference_model, sides
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 FOREIGN = {
@@ -75,7 +75,7 @@ def test_windows_and_sinks_that_the_library_counts_after_its_weights(name: str, 
 def test_as_exact_as_the_library_where_its_casts_are_lifted(name: str, folder_of: Callable) -> None:
     """The 24 layers of hrm_text magnify the library's softmax in float32 to a difference that can be seen."""
     model = engine(folder_of(name), name, "float64")
-    with running(folder_of(name), both=False) as theirs:
+    with reference_model(folder_of(name), both=False) as theirs:
         (side,) = sides(theirs, IDS)
         for module, exact in zip(model.hf_model.modules(), theirs.modules(), strict=True):
             for buffer, value in exact.named_buffers(recurse=False):

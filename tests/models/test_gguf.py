@@ -204,7 +204,7 @@ JOINED = JoinedHeads.rows
 SPOILT: dict[str, tuple[str, str, object]] = {
     "the order of queries and keys": ("llama", "gguf_tensors.REORDERED", re.compile("nothing")),
     "the order of values": ("qwen3_5_text", "gguf_tensors.TILED", {}),
-    "the logarithm": ("qwen3_next", "gguf.undone", lambda *given: Undone()),
+    "the logarithm": ("qwen3_next", "gguf.conversion_of", lambda *given: Undone()),
     "keys before values": ("deepseek_v3", "gguf_tensors.JoinedHeads.rows", turned_around),
     "norms as stored": ("qwen3_next", "gguf._norms_as_stored", lambda spec: spec),
 }

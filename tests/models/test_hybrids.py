@@ -18,7 +18,7 @@ import attncli
 from attncli.arrays.backend import numpy_backend
 from attncli.features.run.compute import run
 from attncli.mechanism.mixer import has_implicit_weights, implicit_weights, recur
-from attncli.models.verify import running
+from attncli.models.verify import reference_model
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str,
     made, ids, theirs = make(CASES[name], tmp_path), [7, 3, 50, 11, 28, 5], {}
     model = attncli.load(made, note=None, dtype="float64")
     layers = [layer for layer, block in enumerate(model.spec.blocks) if has_implicit_weights(block.mixer)]
-    with running(made, both=False) as hf_model:
+    with reference_model(made, both=False) as hf_model:
         for layer in layers:
             norms = dict(hf_model.layers[layer].named_modules())
             places = [f"{part}.norm" for part in ("linear_attn", "mamba", "mixer", "self_attn")]

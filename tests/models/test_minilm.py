@@ -14,7 +14,7 @@ from attncli.inputs.token import Token
 from attncli.models import estimate
 from attncli.models.aliases import locate
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, running, sides
+from attncli.models.verify import ReferenceSide, reference_model, sides
 
 SENTENCES = (
     "The animal didn't cross the street because it was too tired",
@@ -42,7 +42,7 @@ def known(folder: Path) -> Callable[[str], list[ReferenceSide]]:
     @cache
     def found(dtype: str) -> list[ReferenceSide]:
         exact = attncli.load(folder, backend="numpy")
-        with running(folder, both=False, dtype=dtype) as model:
+        with reference_model(folder, both=False, dtype=dtype) as model:
             return [sides(model, [token.id for token in exact.encode(sentence)])[0] for sentence in SENTENCES]
 
     return found

@@ -24,7 +24,7 @@ from attncli.models.config import with_global_tokens
 from attncli.models.families import MODEL_TYPES
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, decoder_over_states, running, sides
+from attncli.models.verify import ReferenceSide, decoder_over_states, reference_model, sides
 
 DRAWN = 20
 """Configurations of each family that are compared."""
@@ -50,7 +50,7 @@ def states(odd: Odd) -> np.ndarray | None:
 def expected(odd: Odd, folder: Path) -> tuple[ReferenceSide, ...]:
     """What transformers makes of it. Raises whatever the library raises for what it cannot run."""
     read = states(odd)
-    with running(folder, both=read is not None or odd.target is not None) as theirs:
+    with reference_model(folder, both=read is not None or odd.target is not None) as theirs:
         if read is not None:
             return (decoder_over_states(theirs, odd.ids, read),)
         return sides(theirs, odd.ids, odd.target, odd.everywhere)
@@ -60,7 +60,7 @@ def opened(odd: Odd, folder: Path, library: str = "numpy") -> Model:
     """What is here of it. Raises AttnError for what is refused."""
     model = attncli.load(folder, backend=library, dtype="float64")
     read = states(odd)
-    model = model if read is None else model.reading(read)
+    model = model if read is None else model.decoder_over(read)
     return replace(model, spec=with_global_tokens(model.spec, odd.everywhere)) if odd.everywhere else model
 
 

@@ -24,7 +24,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models import estimate
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.verify import ReferenceSide, decoder_over_states, reference, running, sides
+from attncli.models.verify import ReferenceSide, decoder_over_states, reference, reference_model, sides
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
@@ -60,7 +60,7 @@ def texts(folder_of: Callable[[str], Path]) -> Callable[[str, str], dict[tuple[i
         target, reads = TARGET if two_sided(name) else None, CASES[name].model_type in READING
         if name in KEEPING:
             return {ids: reference(folder_of(name), ids, dtype=dtype) for ids in TEXTS}
-        with running(folder_of(name), both=reads or target is not None, dtype=dtype) as model:
+        with reference_model(folder_of(name), both=reads or target is not None, dtype=dtype) as model:
             return {
                 ids: (decoder_over_states(model, ids, STATES),) if reads else sides(model, ids, target) for ids in TEXTS
             }
@@ -71,7 +71,7 @@ def texts(folder_of: Callable[[str], Path]) -> Callable[[str, str], dict[tuple[i
 def opened(folder: Path, **how: str) -> Model:
     """The checkpoint; a decoder alone with something to read."""
     model = attncli.load(folder, **how)
-    return model.reading(STATES) if model.spec.family in READING else model
+    return model.decoder_over(STATES) if model.spec.family in READING else model
 
 
 def two_sided(name: str) -> bool:
@@ -123,7 +123,7 @@ def test_float32_throughout(
     """
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
     model = opened(folder_of(name), backend=library, dtype="float32")
-    assert model.computing(len(IDS)) is model.backend
+    assert model.compute_backend(len(IDS)) is model.backend
     ratios = []
     for ids, exact in texts(name, "float64").items():
         ours = rms([pair.ours - pair.theirs for pair in pairs(model, exact, ids)])

@@ -68,7 +68,10 @@ def test_two_sides_may_compute_in_two_types(
         "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
     )
     decoder = model.decoder(source)
-    assert {model.computing(len(source)).dtype, decoder.computing(len(text)).dtype} == {"float32", "float64"}
+    assert {model.compute_backend(len(source)).dtype, decoder.compute_backend(len(text)).dtype} == {
+        "float32",
+        "float64",
+    }
     for trace, theirs in zip(decoder.trace(text), exact, strict=True):
         assert trace.cross is not None
         ours = trace.cross.stages["weights"]
@@ -129,10 +132,10 @@ def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(
 def test_only_short_float32_runs_of_checkpoints(llama: Path) -> None:
     for dtype in ("float64", "bfloat16", "float16"):
         model = attncli.load(llama, backend="torch", dtype=dtype)
-        assert model.computing(13) is model.backend
-    assert attncli.load(llama, backend="numpy").computing(13).dtype == "float64"
-    assert attncli.load(llama, backend="numpy").computing(2_000_000).dtype == "float32"
-    assert attncli.load(seed=0).computing(13).dtype == "float32"
+        assert model.compute_backend(13) is model.backend
+    assert attncli.load(llama, backend="numpy").compute_backend(13).dtype == "float64"
+    assert attncli.load(llama, backend="numpy").compute_backend(2_000_000).dtype == "float32"
+    assert attncli.load(seed=0).compute_backend(13).dtype == "float32"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -169,7 +172,7 @@ def test_later_tokens_read_weights_of_the_same_type(
     past: dict = {}
     for part in (tokens[:9], tokens[9:]):
         list(model.trace(part, past=past, keep=()))
-    assert read == [model.computing(9).dtype] * 6
+    assert read == [model.compute_backend(9).dtype] * 6
 
 
 def test_stages_that_share_an_array_go_on_sharing_it(llama: Path) -> None:
@@ -194,7 +197,7 @@ def test_weights_that_are_held_are_held_in_each_type(library: str, tmp_path: Pat
 def test_apple_gpus_which_have_no_float64_are_not_asked_for_it(llama: Path) -> None:
     model = attncli.load(llama, backend="torch")
     there = SimpleNamespace(name="torch", device="mps:0", dtype="float32")
-    assert replace(model, backend=there).computing(13) is there
+    assert replace(model, backend=there).compute_backend(13) is there
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

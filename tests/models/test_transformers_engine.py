@@ -128,7 +128,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def test_as_transformers_computes_it(name: str, folder_of: Callable) -> None:
     folder = folder_of(name)
     model = engine(folder)
-    assert model.computing(len(IDS)) is model.backend
+    assert model.compute_backend(len(IDS)) is model.backend
     assert "run by transformers" in model.warnings[0]
     (side,) = reference(folder, IDS, dtype="float32")
     traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS)))

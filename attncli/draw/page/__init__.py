@@ -431,7 +431,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": {lang: safe(run_name(run.name).spoken(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
+        "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
         "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
 
@@ -494,7 +494,7 @@ def _run_line(run: RunRecord, view: View) -> str:
         parts[0] = say(view, "{name} (seed {seed})", name=parts[0], seed=model.seed)
     parts += [model.family] if model.family else []
     if model.source == "tensors":
-        parts += [plural("{count} head", "{count} heads", count=model.heads).spoken(view.lang)]
+        parts += [plural("{count} head", "{count} heads", count=model.heads).translation(view.lang)]
     else:
         parts += [f"{model.attending} × {model.heads}"]
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
@@ -694,7 +694,7 @@ def compared_page(
         sentence = message(
             "The answer, the list of links and the numbers on the tiles leave out: {names}.", names=names
         )
-        answer = {spoken: [*texts, [sentence.spoken(spoken)]] for spoken, texts in answer.items()}
+        answer = {spoken: [*texts, [sentence.translation(spoken)]] for spoken, texts in answer.items()}
     if partial:  # claims name words of the whole text
         answer = {spoken: [_moved_claims(pieces, places) for pieces in texts] for spoken, texts in answer.items()}
     places_of = [list(side) for side in zip(*document.aligned, strict=True)]

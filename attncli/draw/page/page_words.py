@@ -319,4 +319,4 @@ def words_by_language(words: Mapping[str, Message]) -> dict[str, dict[str, str]]
     """
     words = {"language": contextual("the name of this language", "English"), **words}
     words |= {f"label.{name}": spoken for name, spoken in LABEL_NAMES.items()}
-    return {lang: {name: text.spoken(lang) for name, text in words.items()} for lang in languages()}
+    return {lang: {name: text.translation(lang) for name, text in words.items()} for lang in languages()}

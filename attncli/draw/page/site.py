@@ -137,10 +137,12 @@ def _index_page(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequ
         "{count} scans: what every head does over a corpus",
         count=len(scans),
     )
-    link = f'<a href="{TOGETHER}">{safe_html(message("all on one page").spoken(lang))}</a>' if len(scans) > 1 else ""
+    link = (
+        f'<a href="{TOGETHER}">{safe_html(message("all on one page").translation(lang))}</a>' if len(scans) > 1 else ""
+    )
     sheet = page_style("site")
     body = SKELETON.format(
-        line=safe_html(line.spoken(lang)), rows="\n".join(rows), together=link, version=__version__,
-        names="".join(f'<th scope="col">{safe_html(column.spoken(lang))}</th>' for column in columns),
+        line=safe_html(line.translation(lang)), rows="\n".join(rows), together=link, version=__version__,
+        names="".join(f'<th scope="col">{safe_html(column.translation(lang))}</th>' for column in columns),
     )  # fmt: skip
     return (page_head(lang, "attn scan", "", sheet) + body).encode()

@@ -94,7 +94,7 @@ def cross(
     # blocks of these attentions alone, so that header lines speak of the cross-attention
     cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
     decoder = model.spec.decoder or model.spec
-    computing = replace(model, spec=decoder).computing(len(texts.queries))
+    computing = replace(model, spec=decoder).compute_backend(len(texts.queries))
     shifted = (SHIFTED,) if model.spec.decoder is not None else ()
     unknown = unknown_notes_of_two(
         (message("query text"), texts.query, texts.queries), (message("key text"), texts.key, texts.keys)
@@ -184,7 +184,9 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
     queries, keys = len(texts.queries), len(texts.keys)
     spec = model.spec.decoder or model.spec
     most = max((block.cross or block.attention).heads for block in spec.blocks)
-    compute_dtype = "float64" if "float64" in (model.computing(count).dtype for count in (queries, keys)) else "float32"
+    compute_dtype = (
+        "float64" if "float64" in (model.compute_backend(count).dtype for count in (queries, keys)) else "float32"
+    )
     pairs = queries * keys
     sides = 0
     if model.spec.decoder is not None:

@@ -192,7 +192,7 @@ def choose_backend(model: Model, tokens: Sequence[Token], branches: Sequence[Hea
     if backend.dtype == "float32" and model.identity.source == "checkpoint":
         work = sweep_work(model.spec, len(tokens), branches)
         if seconds_of(work, "float64") - seconds_of(work, "float32") <= WIDE_UP_TO:
-            return SweepText(model, tokens, model.computing(len(tokens)))
+            return SweepText(model, tokens, model.compute_backend(len(tokens)))
     return SweepText(model, tokens, backend)
 
 

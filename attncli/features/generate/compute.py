@@ -245,7 +245,7 @@ def generated_document(
 def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
     """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
     spec, longest = model.spec, prompt + request.count
-    compute_dtype = model.computing(prompt).dtype
+    compute_dtype = model.compute_backend(prompt).dtype
     cache_width = sum(
         block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks
     )

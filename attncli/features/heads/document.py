@@ -50,9 +50,9 @@ ACROSS = ("rollout", "flow", "similarity", "circuits")
 def label_name(label: str, lang: str) -> str:
     """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移 -2`."""
     if label in LABEL_NAMES:
-        return LABEL_NAMES[label].spoken(lang)
+        return LABEL_NAMES[label].translation(lang)
     name, _, detail = label.rpartition(" ")
-    return f"{LABEL_NAMES[name].spoken(lang)} {detail}" if name in LABEL_NAMES else label
+    return f"{LABEL_NAMES[name].translation(lang)} {detail}" if name in LABEL_NAMES else label
 
 
 class MetricValue(Part, frozen=True, kw_only=True):

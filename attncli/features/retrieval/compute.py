@@ -281,7 +281,7 @@ def _measure_heads(model: Model, probe: Probe, heads: Sequence[HeadName]) -> Fet
                 for side, span in enumerate(spans):
                     scores[0, side, number_of[trace.layer, head]] += key in span and ids[key] == target
     scores[0] /= len(probe.steps)
-    running = SweepText(model, probe.tokens, model.computing(len(probe.tokens)))
+    running = SweepText(model, probe.tokens, model.compute_backend(len(probe.tokens)))
     for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True):
         if not is_right:
             continue

@@ -81,7 +81,7 @@ def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows:
         count,
         request,
         dtype=model.backend.dtype,
-        compute_dtype=model.computing(count).dtype,
+        compute_dtype=model.compute_backend(count).dtype,
         is_saved=is_saved,
         rows=rows,
     )
@@ -152,7 +152,7 @@ def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection,
     """Run texts together, padded to the longest, and return each one's part. layers, heads: which."""
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
-    computing = model.computing(max(map(len, texts)))
+    computing = model.compute_backend(max(map(len, texts)))
     return [
         BatchTraces([take_text(trace, entry, len(tokens)) for trace in traces], shapes, computing)
         for entry, tokens in enumerate(texts)

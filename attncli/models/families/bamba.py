@@ -52,7 +52,7 @@ def spec(config: Config) -> Spec:
 def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
     """Mamba 2 as configs of several families describe it. default_eps: of its norm, where the config is silent. inner:
     the width of all heads; None for the model's, widened."""
-    widened = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
+    widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
     inner = widened if inner is None else inner
     heads = config.heads(inner, "mamba_n_heads", default=128)
     groups = config.heads(heads, "mamba_n_groups", default=1)
@@ -62,9 +62,9 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
     return StateSpace(
         heads,
         inner // heads,
-        config.whole("mamba_d_state", default=256, most=2**16),
+        config.integer("mamba_d_state", default=256, most=2**16),
         groups,
-        config.whole("mamba_d_conv", default=4, most=2**10),
+        config.integer("mamba_d_conv", default=4, most=2**10),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         Norm("rms", config.number("rms_norm_eps", default=default_eps)),
         limits=step_limits(config),
@@ -136,7 +136,7 @@ def _weight_factors(config: Config) -> dict[str, float]:
 
 def _scaled_state_space(config: Config) -> StateSpace:
     """Falcon-H1's Mamba 2, with its multipliers, and with a norm if the config asks for it."""
-    widened = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
+    widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
     mixer = state_space(config, inner=config.optional("mamba_d_ssm", default=1024) or widened)
     before = config.flag("mamba_norm_before_gate", default=True)
     if not config.flag("mamba_rms_norm", default=False):
@@ -174,9 +174,12 @@ JAMBA_IDLE = ("use_mamba_kernels", "use_mambapy", "use_associative_scan", "num_l
 def jamba(config: Config) -> Spec:
     """Jamba: Mamba in place of attention in most layers, experts in some, and no positions. Source: AI21 Labs, 2024."""
     mixer, mlp = _selective_scan(config), llama.gated_mlp(config, default=14336)
-    every, first = config.whole("attn_layer_period", default=8), config.whole("attn_layer_offset", default=4, least=0)
-    count = config.whole("num_experts", "num_local_experts", default=16, most=2**16)
-    chosen = config.whole("num_experts_per_tok", default=2, most=2**16)
+    every, first = (
+        config.integer("attn_layer_period", default=8),
+        config.integer("attn_layer_offset", default=4, least=0),
+    )
+    count = config.integer("num_experts", "num_local_experts", default=16, most=2**16)
+    chosen = config.integer("num_experts_per_tok", default=2, most=2**16)
     experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
     layers_with_experts = _layers_with_experts(config)
     config.get(*JAMBA_IDLE)
@@ -190,21 +193,21 @@ def jamba(config: Config) -> Spec:
 
 def _layers_with_experts(config: Config) -> list[int]:
     """The numbers of Jamba's layers that have experts."""
-    every = config.whole("expert_layer_period", default=2)
-    first = config.whole("expert_layer_offset", default=1, least=0)
-    alone = config.whole("num_experts", default=16, most=2**16) == 1
+    every = config.integer("expert_layer_period", default=2)
+    first = config.integer("expert_layer_offset", default=1, least=0)
+    alone = config.integer("num_experts", default=16, most=2**16) == 1
     return [] if alone else [layer for layer in range(llama.depth(config)) if layer % every == first]
 
 
 def _selective_scan(config: Config) -> SelectiveScan:
     """Jamba's Mamba; its steps come from a sixteenth of the width where the config does not say."""
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     rank = config.get("mamba_dt_rank")
     return SelectiveScan(
-        config.whole("mamba_expand", default=2) * width,
-        config.whole("mamba_d_state", default=16, most=2**16),
-        -(-width // 16) if rank in (None, "auto") else config.whole("mamba_dt_rank"),
-        config.whole("mamba_d_conv", default=4, most=2**10),
+        config.integer("mamba_expand", default=2) * width,
+        config.integer("mamba_d_state", default=16, most=2**16),
+        -(-width // 16) if rank in (None, "auto") else config.integer("mamba_dt_rank"),
+        config.integer("mamba_d_conv", default=4, most=2**10),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         Norm("rms", config.number("rms_norm_eps", default=1e-6)),
     )

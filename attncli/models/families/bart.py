@@ -91,7 +91,7 @@ def encoder_decoder(
     """The Spec of an encoder with its decoder, around their embedding. start, activation, positions: what the config
     means by silence. before: whether norms come before each part and after the last layer, in place of after each
     part."""
-    width = config.whole("d_model")
+    width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
     function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
     sum_or_in: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
@@ -104,16 +104,16 @@ def encoder_decoder(
 
     def mlp(side: str) -> Mlp:
         """The feed-forward part of a side, "encoder" or "decoder"."""
-        return Mlp(config.whole(f"{side}_ffn_dim"), function)
+        return Mlp(config.integer(f"{side}_ffn_dim"), function)
 
     encoder = Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=(Block(attention("encoder"), mlp("encoder"), dict.fromkeys(sum_or_in, norm)),)
-        * config.whole("encoder_layers", most=MOST_LAYERS),
+        * config.integer("encoder_layers", most=MOST_LAYERS),
         embedding=embedding,
         final_norm=norm if before else None,
-        max_positions=config.whole("max_position_embeddings", default=positions),
+        max_positions=config.integer("max_position_embeddings", default=positions),
         biases=("*",),
     )
     block = Block(
@@ -122,15 +122,15 @@ def encoder_decoder(
         dict.fromkeys((*sum_or_in, crossing), norm),
         cross=attention("decoder"),
     )
-    layers = config.whole("decoder_layers", most=MOST_LAYERS)
-    first = config.whole("decoder_start_token_id", default=start, least=0)
+    layers = config.integer("decoder_layers", most=MOST_LAYERS)
+    first = config.integer("decoder_start_token_id", default=start, least=0)
     head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
     return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head))
 
 
 def embedding_scale(config: Config, *, default: bool = False) -> float:
     """What token vectors are multiplied with. default: whether they are scaled where the config is silent."""
-    return config.whole("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
+    return config.integer("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
 
 BEFORE: dict[str, Source] = {
@@ -177,7 +177,7 @@ def m2m_100(config: Config) -> Spec:
 
     Positions go on as far as the text does.
     """
-    padding = config.whole("pad_token_id", default=1, least=0)
+    padding = config.integer("pad_token_id", default=1, least=0)
     embedding = Embedding(
         scale=embedding_scale(config, default=True),
         positions="timescales",
@@ -201,7 +201,7 @@ def marian(config: Config) -> Spec:
     2018."""
     embedding = Embedding(scale=embedding_scale(config), positions="halves")
     both = encoder_decoder(config, Norm("layer", 1e-5), embedding, start=58100)
-    decoder_vocabulary = config.whole("decoder_vocab_size", default=both.vocabulary)
+    decoder_vocabulary = config.integer("decoder_vocab_size", default=both.vocabulary)
     if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
         return both
     return replace(both, decoder=replace(both.decoder, vocabulary=decoder_vocabulary))
@@ -260,21 +260,23 @@ def whisper(config: Config) -> Spec:
     """Whisper: the pre-norm decoder that writes down what an encoder made of sound; the encoder, which reads no text,
     stays outside. Source: Radford et al., 2022."""
     config.get(*OF_THE_ENCODER.split())
-    width = config.whole("d_model")
+    width = config.integer("d_model")
     heads = config.heads(width, "decoder_attention_heads")
     norm = Norm("layer", 1e-5)
     looks = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
-    mlp = Mlp(config.whole("decoder_ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="gelu"))
+    mlp = Mlp(
+        config.integer("decoder_ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="gelu")
+    )
     block = Block(
         replace(looks, mask=Causal()), mlp, dict.fromkeys(("attn.in", "cross.in", "mlp.in"), norm), cross=looks
     )
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("decoder_layers", most=MOST_LAYERS),
+        vocabulary=config.integer("vocab_size"),
+        blocks=(block,) * config.integer("decoder_layers", most=MOST_LAYERS),
         embedding=Embedding(positions="learned"),
         final_norm=norm,
-        max_positions=config.whole("max_target_positions", default=448),
+        max_positions=config.integer("max_target_positions", default=448),
         head=Head(tied=True),
         biases=("attn.[qvo]", "cross.[qvo]", "mlp.*", "attn.in", "cross.in", "final"),
     )

@@ -44,13 +44,13 @@ FIXED = {
 
 def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types: int = 2) -> Spec:
     """The Spec of a BERT. activation, eps, types: what the config means by silence."""
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     norm = Norm("layer", config.number("layer_norm_eps", default=eps))
     function = config.choice("hidden_act", among=ACTIVATIONS, default=activation)
-    layers = config.whole("num_hidden_layers", most=MOST_LAYERS)
-    token_types = config.whole("type_vocab_size", default=types, least=0)
-    mlp = Mlp(config.whole("intermediate_size"), function)
+    layers = config.integer("num_hidden_layers", most=MOST_LAYERS)
+    token_types = config.integer("type_vocab_size", default=types, least=0)
+    mlp = Mlp(config.integer("intermediate_size"), function)
     return post_norm_encoder(config, width, heads, mlp, norm, layers, token_types)
 
 
@@ -61,10 +61,10 @@ def post_norm_encoder(
     attention = Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=(Block(attention, mlp, {"attn.sum": norm, "mlp.sum": norm}),) * layers,
         embedding=Embedding(positions="learned", types=token_types, norm=norm),
-        max_positions=config.whole("max_position_embeddings", default=512),
+        max_positions=config.integer("max_position_embeddings", default=512),
         biases=("*",),
     )
 
@@ -82,7 +82,7 @@ def with_attention(base: Spec, change: Callable[[Attention], Attention]) -> Spec
 
 def with_narrow_tokens(config: Config, base: Spec) -> Spec:
     """The Spec with a token table of the config's `embedding_size`, and a projection from there."""
-    width = config.whole("embedding_size", default=128)
+    width = config.integer("embedding_size", default=128)
     return replace(base, embedding=replace(base.embedding, width=width, projection="sum"))
 
 
@@ -109,7 +109,7 @@ def roberta(config: Config) -> Spec:
     Rows below the padding id of its position table are never used.
     """
     base = decoding(config, spec(config))
-    padding = config.whole("pad_token_id", default=1, least=0)
+    padding = config.integer("pad_token_id", default=1, least=0)
     return after_padding(base, padding)
 
 
@@ -129,7 +129,7 @@ ELECTRA_NAMES = replace(
 def electra(config: Config) -> Spec:
     """ELECTRA: BERT with a token table of its own width. Source: Clark et al., 2020."""
     base = decoding(config, spec(config))
-    return base if config.whole("embedding_size", default=128) == base.d_model else with_narrow_tokens(config, base)
+    return base if config.integer("embedding_size", default=128) == base.d_model else with_narrow_tokens(config, base)
 
 
 ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0."
@@ -218,8 +218,8 @@ def big_bird(config: Config) -> Spec:
     config.get("sep_token_id")
     scaled = config.flag("rescale_embeddings", default=False)
     biased = config.flag("use_bias", default=True)
-    size = config.whole("block_size", default=64)
-    random_blocks = config.whole("num_random_blocks", default=3, least=0)
+    size = config.integer("block_size", default=64)
+    random_blocks = config.integer("num_random_blocks", default=3, least=0)
     longest = (5 + 2 * random_blocks) * size
     position = FirstBlockAgain(random_blocks, size, longest) if random_blocks else None
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
@@ -230,7 +230,7 @@ def big_bird(config: Config) -> Spec:
     return replace(
         base,
         embedding=replace(base.embedding, scale=base.d_model**0.5 if scaled else 1.0),
-        max_positions=config.whole("max_position_embeddings", default=4096),
+        max_positions=config.integer("max_position_embeddings", default=4096),
         biases=(*BIG_BIRD_BIASES, "attn.[qkv]") if biased else BIG_BIRD_BIASES,
     )
 
@@ -260,11 +260,13 @@ DISTILBERT_NAMES = Names(
 def distilbert(config: Config) -> Spec:
     """DistilBERT: BERT without token types, half as deep. Sinusoidal positions are stored like learned ones. Source:
     Sanh et al., 2019."""
-    width = config.whole("dim", "hidden_size", default=768)
+    width = config.integer("dim", "hidden_size", default=768)
     heads = config.heads(width, "n_heads", "num_attention_heads")
     config.flag("sinusoidal_pos_embds", default=False)
-    mlp = Mlp(config.whole("hidden_dim", default=3072), config.choice("activation", among=ACTIVATIONS, default="gelu"))
-    layers = config.whole("n_layers", "num_hidden_layers", most=MOST_LAYERS)
+    mlp = Mlp(
+        config.integer("hidden_dim", default=3072), config.choice("activation", among=ACTIVATIONS, default="gelu")
+    )
+    layers = config.integer("n_layers", "num_hidden_layers", most=MOST_LAYERS)
     return post_norm_encoder(config, width, heads, mlp, Norm("layer", 1e-12), layers)
 
 

@@ -36,7 +36,7 @@ FIXED = {
 
 def spec(config: Config) -> Spec:
     """The Spec of a BLOOM. Its implementation adds m·j where ALiBi says −m·(i − j): the weights are the same."""
-    width = config.whole("hidden_size", "n_embed")
+    width = config.integer("hidden_size", "n_embed")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
     config.get("seq_length")  # what training used; positions have no end
@@ -48,8 +48,8 @@ def spec(config: Config) -> Spec:
     )
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
+        vocabulary=config.integer("vocab_size"),
+        blocks=(block,) * config.integer("n_layer", "num_hidden_layers", most=MOST_LAYERS),
         embedding=Embedding(norm=norm),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),

@@ -44,7 +44,7 @@ def cohere2(config: Config) -> Spec:
     Cohere, 2025."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     window = config.optional("sliding_window", default=4096)
-    every = config.whole("sliding_window_pattern", default=4)
+    every = config.integer("sliding_window_pattern", default=4)
     config.get("layer_switch", "use_parallel_embedding")  # repeats the pattern; how training was spread out
     position = rope(config, llama.head_dim(config), pairing="adjacent")
     blocks = [

@@ -51,7 +51,7 @@ def spec(config: Config) -> Spec:
     if not config.flag("position_biased_input", default=True):
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
     dim = base.blocks[0].attention.head_dim
-    if config.whole("attention_head_size", default=dim) != dim:
+    if config.integer("attention_head_size", default=dim) != dim:
         raise config.refuse("attention_head_size", message("{dim}: heads would have a width of their own", dim=dim))
     first, *others = (
         replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
@@ -61,8 +61,8 @@ def spec(config: Config) -> Spec:
 
 def _convolution(config: Config, base: Spec) -> Convolution | None:
     """The convolution beside the first layer, in the largest models of version 2; None in the others."""
-    kernel = config.whole("conv_kernel_size", default=0, least=0)
-    groups = config.whole("conv_groups", default=1)
+    kernel = config.integer("conv_kernel_size", default=0, least=0)
+    groups = config.integer("conv_groups", default=1)
     if kernel == 0:
         config.get("conv_act")
         return None
@@ -90,7 +90,7 @@ def _scores_with_positions(config: Config) -> list[str]:
 
 def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
     """How content meets position, in the `ways` of `WAYS`; None for a model without relative attention."""
-    buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest_distance(config)
+    buckets, furthest = config.integer("position_buckets", default=-1, least=-1), _furthest_distance(config)
     shares_keys = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
     norm_names = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
@@ -115,8 +115,8 @@ def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
 
 def _furthest_distance(config: Config) -> int:
     """The distance between tokens up to which distances have vectors, alone or shared."""
-    distance = config.whole("max_relative_positions", default=-1, least=-1)
-    return distance if distance >= 1 else config.whole("max_position_embeddings", default=512)
+    distance = config.integer("max_relative_positions", default=-1, least=-1)
+    return distance if distance >= 1 else config.integer("max_position_embeddings", default=512)
 
 
 FAMILIES = {"deberta-v2": Family(spec, NAMES, fixed=FIXED)}

@@ -69,8 +69,8 @@ def corrected_routing(config: Config, *, factor: float, groups: int, groups_chos
     return Routing(
         "sigmoid",
         factor=config.number("routed_scaling_factor", default=factor),
-        groups=config.whole("n_group", default=groups),
-        groups_chosen=config.whole("topk_group", default=groups_chosen),
+        groups=config.integer("n_group", default=groups),
+        groups_chosen=config.integer("topk_group", default=groups_chosen),
         group_by=2,
         corrected=True,
     )
@@ -91,9 +91,9 @@ def experts(
     Raises InputError for more experts than the chosen groups have.
     """
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    inner = config.whole("moe_intermediate_size", default=width)
-    total = config.whole("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
-    best = config.whole("num_experts_per_tok", "num_experts_per_token", default=per_token, most=total)
+    inner = config.integer("moe_intermediate_size", default=width)
+    total = config.integer("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
+    best = config.integer("num_experts_per_tok", "num_experts_per_token", default=per_token, most=total)
     groups, within = routing.groups, routing.groups_chosen
     if total % groups or best > total // groups * min(within, groups):
         raise InputError(
@@ -112,7 +112,9 @@ def experts(
         activation,
         renormalise=renormalise,
         shared=Mlp(
-            config.whole("n_shared_experts", "num_shared_experts", default=shared_count) * inner, activation, gated=True
+            config.integer("n_shared_experts", "num_shared_experts", default=shared_count) * inner,
+            activation,
+            gated=True,
         ),
         routing=routing,
     )
@@ -129,30 +131,30 @@ def latent_decoder(
 ) -> Spec:
     """The model around its experts. dense, kv_heads: how many layers come before the first with experts, and how many
     heads keys have, where the config is silent; None for as many as queries, the one number that makes a model."""
-    heads = config.whole("num_attention_heads", most=2**16)
+    heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
         raise config.refuse("num_key_value_heads", message("{heads}, as many as heads", heads=heads))
-    content_dim = config.whole("qk_nope_head_dim", default=128)
-    rotary_dim = config.whole("qk_rope_head_dim", default=64)
+    content_dim = config.integer("qk_nope_head_dim", default=128)
+    rotary_dim = config.integer("qk_rope_head_dim", default=64)
     rotary = rope(config, rotary_dim, pairing=pairing)
     attention = Attention(
         heads,
         heads,
         content_dim + rotary_dim,
-        config.whole("v_head_dim", default=128),
+        config.integer("v_head_dim", default=128),
         scale=(content_dim + rotary_dim) ** -0.5 * stretched_scale(config),
         mask=Causal(),
         position=replace(rotary, first=content_dim),
         latent=Latent(
             config.optional("q_lora_rank", default=1536),
-            config.whole("kv_lora_rank", default=512),
+            config.integer("kv_lora_rank", default=512),
             Norm("rms", 1e-6),
             rotary_dim,
         ),
     )
     config.get(*IDLE)
     norm = llama.rms(config)
-    first = config.whole("first_k_dense_replace", default=dense, least=0)
+    first = config.integer("first_k_dense_replace", default=dense, least=0)
     blocks = [
         Block(attention, llama.gated_mlp(config) if layer < first else mixture, {"attn.in": norm, "mlp.in": norm})
         for layer in range(llama.depth(config))

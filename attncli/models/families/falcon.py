@@ -27,17 +27,17 @@ FIXED = {"apply_residual_connection_post_layernorm": FixedValue(False, "the resi
 
 def spec(config: Config) -> Spec:
     """The Spec of a Falcon. One shared key and value is stored as one group of all heads."""
-    width = config.whole("hidden_size", "n_embed")
+    width = config.integer("hidden_size", "n_embed")
     heads = config.heads(width, "num_attention_heads", "n_head")
     dim = width // heads
     new = config.flag("new_decoder_architecture", default=False)
     multi_query = config.flag("multi_query", default=True)
-    kv_heads = config.whole("num_kv_heads", "n_head_kv", default=heads)
+    kv_heads = config.integer("num_kv_heads", "n_head_kv", default=heads)
     if not new:
         kv_heads = 1 if multi_query else heads
     parallel = config.flag("parallel_attn", default=True) or new
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
-    two = config.whole("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
+    two = config.integer("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm} if two or not parallel else {"attn.in": norm}
     linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
     # scaled together with the scores, and coarse whatever the run computes in
@@ -46,7 +46,7 @@ def spec(config: Config) -> Spec:
     block = Block(
         Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(
-            config.whole("ffn_hidden_size", default=4 * width),
+            config.integer("ffn_hidden_size", default=4 * width),
             config.choice("activation", among=ACTIVATIONS, default="gelu"),
         ),
         norms,
@@ -56,8 +56,8 @@ def spec(config: Config) -> Spec:
     config.get("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters")
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("num_hidden_layers", "n_layer", most=MOST_LAYERS),
+        vocabulary=config.integer("vocab_size"),
+        blocks=(block,) * config.integer("num_hidden_layers", "n_layer", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
         biases=("attn.in", "mlp.in", "final", *linears),

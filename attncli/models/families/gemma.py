@@ -39,7 +39,7 @@ def spec(config: Config) -> Spec:
 
 def embedding(config: Config) -> Embedding:
     """The embedding: token vectors times √d_model."""
-    return Embedding(scale=config.whole("hidden_size") ** 0.5)
+    return Embedding(scale=config.integer("hidden_size") ** 0.5)
 
 
 def mlp(config: Config) -> Mlp:
@@ -47,7 +47,7 @@ def mlp(config: Config) -> Mlp:
     activation = config.choice(
         "hidden_activation", "hidden_act", among={**ACTIVATIONS, "gelu": "gelu_tanh"}, default="gelu_pytorch_tanh"
     )
-    return Mlp(config.whole("intermediate_size"), activation, gated=True)
+    return Mlp(config.integer("intermediate_size"), activation, gated=True)
 
 
 PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
@@ -66,7 +66,7 @@ def gemma2(config: Config) -> Spec:
     dim = llama.head_dim(config, HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
     position, feed_forward = rope(config, dim), gemma2_mlp(config)
-    window = config.whole("sliding_window", default=4096)
+    window = config.integer("sliding_window", default=4096)
     cap = config.cap("attn_logit_softcapping", 50.0)
     blocks = [
         llama.block(
@@ -91,7 +91,7 @@ def gemma2_mlp(config: Config) -> Mlp:
     """The gated feed-forward part, with the activation of `hidden_activation` alone."""
     config.get("hidden_act")  # a leftover in files; `hidden_activation` counts
     activation = config.choice("hidden_activation", among=ACTIVATIONS, default="gelu_pytorch_tanh")
-    return Mlp(config.whole("intermediate_size"), activation, gated=True)
+    return Mlp(config.integer("intermediate_size"), activation, gated=True)
 
 
 def query_scale(config: Config) -> float:
@@ -126,8 +126,8 @@ def gemma3_text(config: Config) -> Spec:
     """
     dim = llama.head_dim(config, HEAD_DIM)
     norm, mlp = llama.rms(config, unit_offset=True), gemma2_mlp(config)
-    window = config.whole("sliding_window", default=4096)
-    every = config.whole("sliding_window_pattern", default=6)
+    window = config.integer("sliding_window", default=4096)
+    every = config.integer("sliding_window_pattern", default=6)
     config.get("_sliding_window_pattern")  # repeats `layer_types`
     both_ways = config.flag("use_bidirectional_attention", default=False)
     blocks = []
@@ -199,7 +199,7 @@ def t5gemma(config: Config) -> Spec:
     _settle_side(config, side_config)
     side_config = _side_config(config, "decoder")
     decoder = gemma2(side_config)
-    start = side_config.whole("bos_token_id", default=2, least=0)
+    start = side_config.integer("bos_token_id", default=2, least=0)
     blocks = tuple(_with_cross_attention(block, encoder.d_model) for block in decoder.blocks)
     assert decoder.head is not None
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
@@ -211,7 +211,7 @@ def t5gemma(config: Config) -> Spec:
 
 def _side_config(config: Config, side: str) -> Config:
     """The config of "encoder" or "decoder" within the whole model's. Raises InputError if there is none."""
-    side_config = config.under(side)
+    side_config = config.section(side)
     if side_config is None:
         raise InputError(
             "config.json has no {side}", where=config.where, expected="the config of each side", side=repr(side)

@@ -53,7 +53,7 @@ def glm4_moe(config: Config) -> Spec:
     )
     norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config)
     position = rope(config, dim, default_partial=0.5)
-    dense = config.whole("first_k_dense_replace", default=1, least=0)
+    dense = config.integer("first_k_dense_replace", default=1, least=0)
     qk_norm = QkNorm(norm) if config.flag("use_qk_norm", default=False) else None
     parts = [llama.gated_mlp(config) if layer < dense else mixture for layer in range(llama.depth(config))]
     blocks = [

@@ -28,11 +28,11 @@ FIXED = {"add_cross_attention": FixedValue(False, "cross-attention would be adde
 
 def spec(config: Config) -> Spec:
     """The Spec of a GPT-2."""
-    width = config.whole("n_embd", "hidden_size")
+    width = config.integer("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
-    inner = config.whole("n_inner", default=4 * width)
+    inner = config.integer("n_inner", default=4 * width)
     mlp = Mlp(inner, config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"))
     scale = dim**-0.5 if config.flag("scale_attn_weights", default=True) else 1.0
     by_layer = config.flag("scale_attn_by_inverse_layer_idx", default=False)
@@ -43,15 +43,15 @@ def spec(config: Config) -> Spec:
             mlp,
             {"attn.in": norm, "mlp.in": norm},
         )
-        for layer in range(config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS))
+        for layer in range(config.integer("n_layer", "num_hidden_layers", most=MOST_LAYERS))
     ]
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=tuple(blocks),
         embedding=Embedding(positions="learned"),
         final_norm=norm,
-        max_positions=config.whole("n_positions", "max_position_embeddings", default=1024),
+        max_positions=config.integer("n_positions", "max_position_embeddings", default=1024),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
         biases=("*",),
     )

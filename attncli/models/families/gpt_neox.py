@@ -36,7 +36,7 @@ FIXED = {"is_decoder": FixedValue(False, "the same model under another flag")}
 
 def spec(config: Config) -> Spec:
     """The Spec of a GPT-NeoX."""
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
@@ -44,14 +44,14 @@ def spec(config: Config) -> Spec:
     projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
-        Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
+        Mlp(config.integer("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
         {"attn.in": norm, "mlp.in": norm},
         parallel=config.flag("use_parallel_residual", default=True),
     )
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
+        vocabulary=config.integer("vocab_size"),
+        blocks=(block,) * config.integer("num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
         biases=("attn.in", "mlp.*", "final", *projections),
@@ -95,30 +95,30 @@ GPT_NEO_NAMES = Names(
 def gpt_neo(config: Config) -> Spec:
     """GPT-Neo: unscaled scores, global and local layers by turns. Source: Black et al., 2021."""
     config.get("is_causal")  # its layers hide later tokens whatever this key says
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     heads = config.heads(width, "num_heads", "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     mlp = Mlp(
-        config.whole("intermediate_size", default=4 * width),
+        config.integer("intermediate_size", default=4 * width),
         config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),
     )
-    window = config.whole("window_size", default=256)
+    window = config.integer("window_size", default=256)
     blocks = [
         Block(
             Attention(heads, heads, dim, dim, scale=1.0, mask=causal(window if kind == "local" else None)),
             mlp,
             {"attn.in": norm, "mlp.in": norm},
         )
-        for kind in _attention_types(config, config.whole("num_layers", "num_hidden_layers", most=MOST_LAYERS))
+        for kind in _attention_types(config, config.integer("num_layers", "num_hidden_layers", most=MOST_LAYERS))
     ]
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=tuple(blocks),
         embedding=Embedding(positions="learned"),
         final_norm=norm,
-        max_positions=config.whole("max_position_embeddings", default=2048),
+        max_positions=config.integer("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
         biases=("attn.in", "attn.o", "mlp.*", "final"),
     )
@@ -198,7 +198,7 @@ def gptj(config: Config) -> Spec:
 
     Raises InputError for a `rotary_dim` that is odd or wider than a head.
     """
-    width = config.whole("n_embd", "hidden_size")
+    width = config.integer("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
     rotary_dim = config.optional("rotary_dim", default=64) or dim
@@ -214,13 +214,13 @@ def gptj(config: Config) -> Spec:
     position = Rope(rotary_dim, pairing="adjacent")
     attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position)
     activation = config.choice("activation_function", among=ACTIVATIONS, default="gelu_new")
-    mlp = Mlp(config.whole("n_inner", default=4 * width), activation)
+    mlp = Mlp(config.integer("n_inner", default=4 * width), activation)
     block = Block(attention, mlp, {"attn.in": norm}, parallel=True)
-    config.whole("n_positions", "max_position_embeddings", default=2048)
+    config.integer("n_positions", "max_position_embeddings", default=2048)
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
+        vocabulary=config.integer("vocab_size"),
+        blocks=(block,) * config.integer("n_layer", "num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
         biases=("attn.in", "mlp.*", "final"),

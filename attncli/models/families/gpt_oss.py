@@ -31,11 +31,11 @@ THETA, FACTOR, ORIGINAL = 150000.0, 32.0, 4096
 def spec(config: Config) -> Spec:
     """The Spec of a gpt-oss. Raises UnsupportedError for weights of four bits."""
     _refuse_quantized(config)
-    count = config.whole("num_local_experts", "num_experts", default=128, most=2**16)
+    count = config.integer("num_local_experts", "num_experts", default=128, most=2**16)
     experts = Experts(
         count,
-        config.whole("num_experts_per_tok", "experts_per_token", default=4, most=count),
-        config.whole("intermediate_size", default=2880),
+        config.integer("num_experts_per_tok", "experts_per_token", default=4, most=count),
+        config.integer("intermediate_size", default=2880),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=True,
         bounded=Bounded(config.number("swiglu_limit", default=7.0), config.number("swiglu_alpha", default=1.702)),

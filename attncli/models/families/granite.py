@@ -82,7 +82,7 @@ def granitemoehybrid(config: Config) -> Spec:
 def _shared_experts(config: Config) -> Mlp | Experts:
     """The feed-forward part: a gated one, with experts beside it where there are any."""
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    shared = Mlp(config.whole("shared_intermediate_size", default=1024), activation, gated=True)
+    shared = Mlp(config.integer("shared_intermediate_size", default=1024), activation, gated=True)
     count = config.optional("num_local_experts", default=8, least=0)
     width = config.optional("intermediate_size", default=11008)
     chosen = config.optional("num_experts_per_tok", default=2, least=0)

@@ -123,8 +123,8 @@ NOMIC_BERT_IDLE = (
 def nomic_bert(config: Config) -> Spec:
     """Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases but those of norms, in the names
     of its own configs or in BERT's. Source: Nussbaum et al., 2024."""
-    width = config.whole("hidden_size", "n_embd", default=768)
-    heads = config.whole("num_attention_heads", "n_head", default=12, most=2**16)
+    width = config.integer("hidden_size", "n_embd", default=768)
+    heads = config.integer("num_attention_heads", "n_head", default=12, most=2**16)
     dim = config.optional("head_dim") or width // heads
     norm = Norm("layer", config.number("layer_norm_eps", "layer_norm_epsilon", default=1e-12))
     gates = {**ACTIVATIONS, "swiglu": ACTIVATIONS["silu"], "geglu": ACTIVATIONS["gelu"]}
@@ -133,7 +133,7 @@ def nomic_bert(config: Config) -> Spec:
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, position=position),
         Mlp(
-            config.whole("intermediate_size", "n_inner", default=3072),
+            config.integer("intermediate_size", "n_inner", default=3072),
             config.choice("hidden_act", "activation_function", among=gates, default="silu"),
             gated=True,
         ),
@@ -141,9 +141,9 @@ def nomic_bert(config: Config) -> Spec:
     )
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size", default=30528),
-        blocks=(block,) * config.whole("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
-        embedding=Embedding(types=config.whole("type_vocab_size", default=2), norm=norm),
+        vocabulary=config.integer("vocab_size", default=30528),
+        blocks=(block,) * config.integer("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
+        embedding=Embedding(types=config.integer("type_vocab_size", default=2), norm=norm),
         biases=("*.sum", "embed.norm"),
     )
 

@@ -51,7 +51,7 @@ def hunyuan_v1_moe(config: Config) -> Spec:
         _by_layer(config, layers, *keys) for keys in (("num_experts",), ("moe_topk", "num_experts_per_tok"))
     )
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    width = config.whole("intermediate_size")
+    width = config.integer("intermediate_size")
     shared = Mlp(width, activation, gated=True)
     blocks = [
         block(config, Experts(count, best, width, activation, renormalise=True, shared=shared))
@@ -64,10 +64,10 @@ def _by_layer(config: Config, layers: int, *keys: str) -> list[int]:
     """A number for each layer, of a config that has one for all or a list."""
     values = config.get(*keys)
     if not isinstance(values, list):
-        return [config.whole(*keys, default=1, most=2**16)] * layers
+        return [config.integer(*keys, default=1, most=2**16)] * layers
     key = next(key for key in keys if config.values.get(key) is not None)
     config.list_of(key, kind=int, count=layers)
-    return [Config({key: value}, config.where).whole(key, most=2**16) for value in values]
+    return [Config({key: value}, config.where).integer(key, most=2**16) for value in values]
 
 
 FAMILIES = {

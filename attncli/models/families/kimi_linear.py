@@ -50,9 +50,9 @@ NAMES = _names()
 
 def spec(config: Config) -> Spec:
     """The Spec of a Kimi Linear."""
-    layers, nested = llama.depth(config), config.under("linear_attn_config") or Config({}, config.where)
-    content, straight = config.whole("qk_nope_head_dim", default=128), config.whole("qk_rope_head_dim", default=64)
-    heads = config.whole("num_attention_heads", most=2**16)
+    layers, nested = llama.depth(config), config.section("linear_attn_config") or Config({}, config.where)
+    content, straight = config.integer("qk_nope_head_dim", default=128), config.integer("qk_rope_head_dim", default=64)
+    heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=32) or heads) != heads:
         raise config.refuse("num_key_value_heads", f"{heads}")
     attention = Attention(
@@ -63,15 +63,17 @@ def spec(config: Config) -> Spec:
         scale=(content + straight) ** -0.5,
         mask=Causal(),
         latent=Latent(
-            config.optional("q_lora_rank"), config.whole("kv_lora_rank", default=512), Norm("rms", 1e-6), straight
+            config.optional("q_lora_rank"), config.integer("kv_lora_rank", default=512), Norm("rms", 1e-6), straight
         ),
     )
     norm = llama.rms(config, default=1e-5)
     mixer = KimiDelta(
-        nested.whole("num_heads", default=config.whole("linear_num_heads", default=32, most=2**16), most=2**16),
-        nested.whole("head_dim", default=config.whole("linear_head_dim", default=128, most=2**16), most=2**16),
-        nested.whole(
-            "short_conv_kernel_size", default=config.whole("linear_conv_kernel_dim", default=4, most=2**10), most=2**10
+        nested.integer("num_heads", default=config.integer("linear_num_heads", default=32, most=2**16), most=2**16),
+        nested.integer("head_dim", default=config.integer("linear_head_dim", default=128, most=2**16), most=2**16),
+        nested.integer(
+            "short_conv_kernel_size",
+            default=config.integer("linear_conv_kernel_dim", default=4, most=2**10),
+            most=2**10,
         ),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         norm,
@@ -79,8 +81,8 @@ def spec(config: Config) -> Spec:
     routing = Routing(
         "sigmoid",
         config.number("routed_scaling_factor", default=2.446),
-        config.whole("num_expert_group", "n_group", default=1),
-        config.whole("topk_group", default=1),
+        config.integer("num_expert_group", "n_group", default=1),
+        config.integer("topk_group", default=1),
         2,
         corrected=True,
         slack=1e-20,
@@ -119,7 +121,7 @@ def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
 def _has_experts(config: Config, count: int) -> list[bool]:
     """Whether each layer has experts."""
     kinds = config.list_of("mlp_layer_types", kind=str, count=count)
-    first = config.whole("first_k_dense_replace", default=1, least=0)
+    first = config.integer("first_k_dense_replace", default=1, least=0)
     if kinds is None:
         return [layer >= first for layer in range(count)]
     if not set(kinds) <= set(KINDS):

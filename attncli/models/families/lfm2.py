@@ -57,7 +57,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
         raise config.refuse("layer_types", f"{GLOBAL}, {CONVOLUTION}")
     norm = Norm("rms", config.number("norm_eps", default=1e-5))
-    mixer = ShortConvolution(config.whole("conv_L_cache", default=3, most=2**10))
+    mixer = ShortConvolution(config.integer("conv_L_cache", default=3, most=2**10))
     position = rope(config, llama.head_dim(config), default_theta=1e6)
     blocks = []
     for kind, part in zip(kinds, parts, strict=True):
@@ -70,8 +70,8 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
 
 def _mlp(config: Config) -> Mlp:
     """The feed-forward part, whose width the config says before it is cut to two thirds and rounded up."""
-    width = config.whole("block_ff_dim", "intermediate_size", default=12288)
-    times, unit = config.cap("block_ffn_dim_multiplier", 1.0), config.whole("block_multiple_of", default=256)
+    width = config.integer("block_ff_dim", "intermediate_size", default=12288)
+    times, unit = config.cap("block_ffn_dim_multiplier", 1.0), config.integer("block_multiple_of", default=256)
     if config.flag("block_auto_adjust_ff_dim", default=True):
         width = int(2 * width / 3)
         width = width if times is None else unit * ((int(times * width) + unit - 1) // unit)
@@ -91,12 +91,12 @@ LFM2_MOE_NAMES = NAMES.with_roles(
 
 def lfm2_moe(config: Config) -> Spec:
     """LFM2 MoE: LFM2 with experts in all layers but the first. Source: Liquid AI, 2025."""
-    dense = Mlp(config.whole("intermediate_size", default=7168), "silu", gated=True)
-    count = config.whole("num_experts", default=32, most=2**16)
+    dense = Mlp(config.integer("intermediate_size", default=7168), "silu", gated=True)
+    count = config.integer("num_experts", default=32, most=2**16)
     experts = Experts(
         count,
-        config.whole("num_experts_per_tok", default=4, most=count),
-        config.whole("moe_intermediate_size", default=1792),
+        config.integer("num_experts_per_tok", default=4, most=count),
+        config.integer("moe_intermediate_size", default=1792),
         "silu",
         renormalise=config.flag("norm_topk_prob", default=True),
         routing=Routing(
@@ -106,7 +106,7 @@ def lfm2_moe(config: Config) -> Spec:
             slack=1e-6,
         ),
     )
-    first = config.whole("num_dense_layers", default=2, least=0)
+    first = config.integer("num_dense_layers", default=2, least=0)
     return whole_model(config, [dense if layer < first else experts for layer in range(llama.depth(config))])
 
 

@@ -39,7 +39,7 @@ def spec(config: Config) -> Spec:
 
 def depth(config: Config) -> int:
     """How many layers."""
-    return config.whole("num_hidden_layers", most=MOST_LAYERS)
+    return config.integer("num_hidden_layers", most=MOST_LAYERS)
 
 
 def head_dim(config: Config, default: int | None = None) -> int:
@@ -48,7 +48,7 @@ def head_dim(config: Config, default: int | None = None) -> int:
     dim = config.optional("head_dim", default=default)
     if dim is not None:
         return dim
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     return width // config.heads(width, "num_attention_heads")
 
 
@@ -78,7 +78,7 @@ def block(
     means by silence, None for as many as heads; null means that many in any case. norm: at all of its `places`; None
     for the config's root-mean-square norm. mlp: None for the config's gated one.
     """
-    rms_norm, heads = rms(config), config.whole("num_attention_heads", most=2**16)
+    rms_norm, heads = rms(config), config.integer("num_attention_heads", most=2**16)
     dim = head_dim(config) if dim is None else dim
     attention = Attention(
         heads,
@@ -103,7 +103,7 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
 def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
     """The gated feed-forward part of the config. default: its width where the config is silent."""
     return Mlp(
-        config.whole("intermediate_size", default=default),
+        config.integer("intermediate_size", default=default),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         gated=True,
     )
@@ -121,11 +121,11 @@ def experts(
 ) -> Experts:
     """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width: what the config
     means by silence; no width for one that must say it. renormalise: whether a token's shares sum to 1."""
-    total = config.whole(*count_keys, default=count, most=2**16)
+    total = config.integer(*count_keys, default=count, most=2**16)
     return Experts(
         total,
-        config.whole("num_experts_per_tok", default=per_token, most=total),
-        config.whole(width_key, default=width),
+        config.integer("num_experts_per_tok", default=per_token, most=total),
+        config.integer(width_key, default=width),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=renormalise,
     )
@@ -145,10 +145,10 @@ def decoder(
     tied: what the config means by silence. biases: None for what `attention_bias` and `mlp_bias` say.
     """
     blocks = [blocks] * depth(config) if isinstance(blocks, Block) else blocks
-    config.whole("max_position_embeddings", default=2048)
+    config.integer("max_position_embeddings", default=2048)
     return Spec(
-        d_model=config.whole("hidden_size"),
-        vocabulary=config.whole("vocab_size"),
+        d_model=config.integer("hidden_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=tuple(blocks),
         embedding=Embedding() if embedding is None else embedding,
         final_norm=next((norm for block in blocks for norm in block.norms.values()), None),

@@ -40,11 +40,11 @@ CHUNKED, WHOLE = "chunked_attention", "full_attention"
 def spec(config: Config) -> Spec:
     """The Spec of a Llama 4."""
     count = llama.depth(config)
-    every = config.whole("no_rope_layer_interval", default=4)
+    every = config.integer("no_rope_layer_interval", default=4)
     rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
         int((layer + 1) % every != 0) for layer in range(count)
     ]
-    step = config.whole("interleave_moe_layer_step", default=1)
+    step = config.integer("interleave_moe_layer_step", default=1)
     moe_layers = config.list_of("moe_layers", kind=int)
     expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
     kinds = config.list_of("layer_types", kind=str, count=count) or [
@@ -68,11 +68,11 @@ def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts
     """One layer. rotary: whether it has positions; without, its queries may grow with theirs."""
     norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config, 128)
     normed = config.flag("use_qk_norm", default=True) and rotary
-    temperature = Temperature(config.whole("floor_scale", default=8192), config.number("attn_scale", default=0.1))
+    temperature = Temperature(config.integer("floor_scale", default=8192), config.number("attn_scale", default=0.1))
     grows = config.flag("attn_temperature_tuning", default=True) and not rotary
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
-    mlp = Mlp(config.whole("intermediate_size_mlp", default=16384), activation, gated=True)
+    mlp = Mlp(config.integer("intermediate_size_mlp", default=16384), activation, gated=True)
     layer_block = llama.block(
         config,
         position=position if rotary else None,
@@ -89,8 +89,8 @@ def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts
 def _experts(config: Config) -> Experts:
     """The experts, which read their input times their share, beside one that serves every token."""
     part = llama.gated_mlp(config, default=8192)
-    count = config.whole("num_local_experts", default=16, most=2**16)
-    per_token = config.whole("num_experts_per_tok", default=1, most=count)
+    count = config.integer("num_local_experts", default=16, most=2**16)
+    per_token = config.integer("num_experts_per_tok", default=1, most=count)
     routing = Routing("sigmoid", of_input=True)
     return Experts(count, per_token, part.width, part.activation, renormalise=False, shared=part, routing=routing)
 

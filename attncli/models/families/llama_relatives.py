@@ -29,7 +29,7 @@ def exaone4(config: Config) -> Spec:
     if config.get("layer_types") is not None or window is None:
         config.get("sliding_window_pattern")  # repeats the layers' types, perhaps in letters
     else:
-        every = config.whole("sliding_window_pattern", default=4)
+        every = config.integer("sliding_window_pattern", default=4)
     position = rope(config, llama.head_dim(config))
     blocks = [
         llama.block(
@@ -62,7 +62,7 @@ def nemotron(config: Config) -> Spec:
     norm = Norm("layer", config.number("norm_eps", default=1e-5), unit_offset=True)
     position = rope(config, llama.head_dim(config), default_partial=0.5)
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="relu2")
-    block = llama.block(config, position=position, norm=norm, mlp=Mlp(config.whole("intermediate_size"), activation))
+    block = llama.block(config, position=position, norm=norm, mlp=Mlp(config.integer("intermediate_size"), activation))
     biases = ("attn.in", "mlp.in", "final", *llama.linear_biases(config))
     return llama.decoder(config, block, biases=biases)
 
@@ -85,7 +85,7 @@ def seed_oss(config: Config) -> Spec:
 def smollm3(config: Config) -> Spec:
     """SmolLM3: Llama in which every fourth layer has no positions. Source: Bakouch et al., 2025."""
     count = llama.depth(config)
-    every = config.whole("no_rope_layer_interval", default=4)
+    every = config.integer("no_rope_layer_interval", default=4)
     rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
         int(bool((layer + 1) % every)) for layer in range(count)
     ]
@@ -139,7 +139,7 @@ def starcoder2(config: Config) -> Spec:
         mask=causal(config.optional("sliding_window")),
         kv_heads=2,
         norm=norm,
-        mlp=Mlp(config.whole("intermediate_size"), activation),
+        mlp=Mlp(config.integer("intermediate_size"), activation),
     )
     linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
     biases = ("attn.in", "mlp.in", "final", *linears)

@@ -50,7 +50,7 @@ def window_reaches(config: Config, layers: int) -> list[int]:
     Raises InputError for windows that are odd or not one a layer.
     """
     value = config.get("attention_window")
-    windows = value if isinstance(value, list) else [config.whole("attention_window", default=512, least=2)] * layers
+    windows = value if isinstance(value, list) else [config.integer("attention_window", default=512, least=2)] * layers
     if len(windows) != layers or any(not isinstance(window, int) or window < 2 or window % 2 for window in windows):
         raise InputError(
             "config.json sets attention_window to {value}",
@@ -90,8 +90,8 @@ def led(config: Config) -> Spec:
         for block, reach in zip(both.blocks, window_reaches(config, len(both.blocks)), strict=True)
     )
     assert both.decoder is not None
-    decoder = replace(both.decoder, max_positions=config.whole("max_decoder_position_embeddings", default=1024))
-    furthest = config.whole("max_encoder_position_embeddings", default=16384)
+    decoder = replace(both.decoder, max_positions=config.integer("max_decoder_position_embeddings", default=1024))
+    furthest = config.integer("max_encoder_position_embeddings", default=16384)
     return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=decoder)
 
 

@@ -45,8 +45,8 @@ def ministral3(config: Config) -> Spec:
         kv_heads=8,
         norm=norm,
     )
-    parameters = config.under("rope_scaling") or config.under("rope_parameters") or Config({}, config.where)
-    grows = Temperature(parameters.whole("original_max_position_embeddings"), parameters.number(GROWTH), first=0)
+    parameters = config.section("rope_scaling") or config.section("rope_parameters") or Config({}, config.where)
+    grows = Temperature(parameters.integer("original_max_position_embeddings"), parameters.number(GROWTH), first=0)
     block = replace(block, attention=replace(block.attention, temperature=grows))
     return llama.decoder(config, block, biases=())
 

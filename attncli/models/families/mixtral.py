@@ -117,7 +117,7 @@ def minimax_m2(config: Config) -> Spec:
     experts = llama.experts(config, count=256, per_token=8, width=1536, count_keys=COUNT_KEYS)
     experts = replace(experts, routing=Routing("sigmoid", corrected=True))
     dim = llama.head_dim(config, 128)
-    share = config.whole("rotary_dim", default=dim) / dim
+    share = config.integer("rotary_dim", default=dim) / dim
     position, normed = rope(config, dim, default_theta=5e6, default_partial=share), QkNorm(llama.rms(config), "width")
     block = llama.block(config, position=position, dim=dim, qk_norm=normed, kv_heads=8, mlp=experts)
     return llama.decoder(config, block, biases=())

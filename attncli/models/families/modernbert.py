@@ -35,16 +35,16 @@ FIXED = {"position_embedding_type": FixedValue("absolute", "positions are rotary
 
 def spec(config: Config) -> Spec:
     """The Spec of a ModernBERT. A local layer sees `local_attention` // 2 tokens on either side."""
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("norm_eps", default=1e-5))
     config.get("layer_norm_eps")  # a leftover in files; `norm_eps` counts
-    every = config.whole("global_attn_every_n_layers", default=3)
-    count = config.whole("num_hidden_layers", most=MOST_LAYERS)
-    reach = config.whole("local_attention", default=128) // 2
+    every = config.integer("global_attn_every_n_layers", default=3)
+    count = config.integer("num_hidden_layers", most=MOST_LAYERS)
+    reach = config.integer("local_attention", default=128) // 2
     mlp = Mlp(
-        config.whole("intermediate_size"),
+        config.integer("intermediate_size"),
         config.choice("hidden_activation", among=ACTIVATIONS, default="gelu"),
         gated=True,
     )
@@ -56,10 +56,10 @@ def spec(config: Config) -> Spec:
         attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=mask, position=position)
         norms: dict[Place, Norm] = {"mlp.in": norm} if index == 0 else {"attn.in": norm, "mlp.in": norm}
         blocks.append(Block(attention, mlp, norms))
-    config.whole("max_position_embeddings", default=8192)
+    config.integer("max_position_embeddings", default=8192)
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=tuple(blocks),
         embedding=Embedding(norm=norm),
         final_norm=norm,

@@ -64,8 +64,8 @@ def spec(config: Config) -> Spec:
     kinds = _layer_types(config)
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-5))
     activation = config.choice("mlp_hidden_act", among=ACTIVATIONS, default="relu2")
-    part, experts = Mlp(config.whole("intermediate_size", default=21504), activation), _experts(config, activation)
-    heads, dim = config.whole("num_attention_heads", most=2**16), llama.head_dim(config, 128)
+    part, experts = Mlp(config.integer("intermediate_size", default=21504), activation), _experts(config, activation)
+    heads, dim = config.integer("num_attention_heads", most=2**16), llama.head_dim(config, 128)
     kv_heads = config.optional("num_key_value_heads", default=8) or heads
     attending = Block(Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal()), norms={"attn.in": norm})
     feeding = replace(attending, norms={"mlp.in": norm})
@@ -101,13 +101,13 @@ def _layer_types(config: Config) -> list[str]:
 
 def _state_space(config: Config, norm: Norm) -> StateSpace:
     """The Mamba 2 of the config; its time steps have a lower limit."""
-    heads = config.whole("mamba_num_heads", default=128, most=2**16)
+    heads = config.integer("mamba_num_heads", default=128, most=2**16)
     return StateSpace(
         heads,
-        config.whole("mamba_head_dim", default=64, most=2**16),
-        config.whole("ssm_state_size", default=128, most=2**16),
+        config.integer("mamba_head_dim", default=64, most=2**16),
+        config.integer("ssm_state_size", default=128, most=2**16),
         config.heads(heads, "n_groups", "mamba_n_groups", default=8),
-        config.whole("conv_kernel", "mamba_d_conv", default=4, most=2**10),
+        config.integer("conv_kernel", "mamba_d_conv", default=4, most=2**10),
         config.choice("mamba_hidden_act", among=ACTIVATIONS, default="silu"),
         norm,
         limits=(config.number("time_step_min", "mamba_dt_min", default=1e-3), None),
@@ -116,20 +116,20 @@ def _state_space(config: Config, norm: Norm) -> StateSpace:
 
 def _experts(config: Config, activation: Activation) -> Experts:
     """Experts without gates, scored one by one, beside a part that serves every token."""
-    count = config.whole("n_routed_experts", "num_local_experts", default=8, most=2**16)
-    groups = config.whole("n_group", default=1, most=count)
+    count = config.integer("n_routed_experts", "num_local_experts", default=8, most=2**16)
+    groups = config.integer("n_group", default=1, most=count)
     return Experts(
         count,
-        config.whole("num_experts_per_tok", default=2, most=count),
-        config.whole("moe_intermediate_size", default=7688),
+        config.integer("num_experts_per_tok", default=2, most=count),
+        config.integer("moe_intermediate_size", default=7688),
         activation,
         renormalise=config.flag("norm_topk_prob", default=True),
-        shared=Mlp(config.whole("moe_shared_expert_intermediate_size", default=7688), activation),
+        shared=Mlp(config.integer("moe_shared_expert_intermediate_size", default=7688), activation),
         routing=Routing(
             "sigmoid",
             config.number("routed_scaling_factor", default=1.0),
             groups,
-            config.whole("topk_group", default=1, most=groups),
+            config.integer("topk_group", default=1, most=groups),
             2,
             corrected=True,
             slack=1e-20,

@@ -38,7 +38,7 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of an OPT."""
-    width = config.whole("hidden_size")
+    width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", 1e-5, affine=config.flag("layer_norm_elementwise_affine", default=True))
@@ -46,20 +46,20 @@ def spec(config: Config) -> Spec:
     places: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal()),
-        Mlp(config.whole("ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="relu")),
+        Mlp(config.integer("ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="relu")),
         dict.fromkeys(places, norm),
     )
-    narrow = config.whole("word_embed_proj_dim", default=width)
+    narrow = config.integer("word_embed_proj_dim", default=width)
     no_final_norm = config.flag("_remove_final_layer_norm", default=False)
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
-        blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
+        vocabulary=config.integer("vocab_size"),
+        blocks=(block,) * config.integer("num_hidden_layers", most=MOST_LAYERS),
         embedding=Embedding(narrow, "tokens", positions="learned", position_offset=2)
         if narrow != width
         else Embedding(positions="learned", position_offset=2),
         final_norm=norm if before and not no_final_norm else None,
-        max_positions=config.whole("max_position_embeddings", default=2048),
+        max_positions=config.integer("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True), projection=narrow != width),
         biases=("attn.*", "mlp.*", "final") if config.flag("enable_bias", default=True) else ("*.in", "*.sum", "final"),
     )

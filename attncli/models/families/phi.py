@@ -30,7 +30,9 @@ def spec(config: Config) -> Spec:
         qk_norm=QkNorm(norm) if config.flag("qk_layernorm", default=False) else None,
         norm=norm,
         places=("attn.in",),
-        mlp=Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new")),
+        mlp=Mlp(
+            config.integer("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new")
+        ),
         parallel=True,
     )
     return llama.decoder(config, block, biases=("*",))

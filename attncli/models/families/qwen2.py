@@ -24,7 +24,7 @@ def spec(config: Config) -> Spec:
 def masks(config: Config) -> list[Mask]:
     """The mask of each layer: windows from layer `max_window_layers` on, if they are switched on."""
     window = config.optional("sliding_window", default=4096)
-    first = config.whole("max_window_layers", default=28, least=0)
+    first = config.integer("max_window_layers", default=28, least=0)
     if not config.flag("use_sliding_window", default=False):
         window = None
     kinds = layer_types(config, llama.depth(config), lambda layer: window is not None and layer >= first)
@@ -68,7 +68,7 @@ def qwen2_moe(config: Config) -> Spec:
     experts = shared_experts(config, count=60, per_token=4, width=1408, shared_width=5632, renormalise=normed)
     mixed = has_experts(config)
     window = config.optional("sliding_window", default=4096, least=0)
-    first = config.whole("max_window_layers", default=28, least=0)
+    first = config.integer("max_window_layers", default=28, least=0)
     windows = config.flag("use_sliding_window", default=False) and bool(window)
     kinds = layer_types(config, llama.depth(config), lambda layer: windows and layer < first and layer % 2 == 0)
     position = rope(config, llama.head_dim(config))
@@ -95,14 +95,14 @@ def shared_experts(
         config, count=count, per_token=per_token, width=width, count_keys=("num_experts",),
         width_key="moe_intermediate_size", renormalise=renormalise,
     )  # fmt: skip
-    shared = config.whole("shared_expert_intermediate_size", default=shared_width)
+    shared = config.integer("shared_expert_intermediate_size", default=shared_width)
     return replace(experts, shared=Mlp(shared, experts.activation, gated=True), shared_share=True)
 
 
 def has_experts(config: Config) -> list[bool]:
     """Whether each layer has experts: every so many has, but for those that the config lists."""
     config.optional("intermediate_size")  # of layers without experts
-    every = config.whole("decoder_sparse_step", default=1)
+    every = config.integer("decoder_sparse_step", default=1)
     dense = config.list_of("mlp_only_layers", kind=int) or []
     return [layer not in dense and (layer + 1) % every == 0 for layer in range(llama.depth(config))]
 

@@ -59,7 +59,7 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
     """The model around the feed-forward parts of its layers. kv_heads: how many the config means by silence."""
-    every = config.whole("full_attention_interval", default=4)
+    every = config.integer("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
     norm, mixer, dim = llama.rms(config, unit_offset=True), _delta_rule(config), llama.head_dim(config, 256)
     position = rope(config, dim, default_partial=0.25, beside=("mrope_section", "mrope_interleaved"))
@@ -76,13 +76,13 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 
 
 def _delta_rule(config: Config) -> DeltaRule:
     """The gated delta rule of the config."""
-    heads = config.whole("linear_num_value_heads", default=32, most=2**16)
+    heads = config.integer("linear_num_value_heads", default=32, most=2**16)
     return DeltaRule(
         heads,
         config.heads(heads, "linear_num_key_heads", default=16),
-        config.whole("linear_key_head_dim", default=128, most=2**16),
-        config.whole("linear_value_head_dim", default=128, most=2**16),
-        config.whole("linear_conv_kernel_dim", default=4, most=2**10),
+        config.integer("linear_key_head_dim", default=128, most=2**16),
+        config.integer("linear_value_head_dim", default=128, most=2**16),
+        config.integer("linear_conv_kernel_dim", default=4, most=2**10),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         Norm("rms", config.number("rms_norm_eps", default=1e-6)),
     )

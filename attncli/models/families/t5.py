@@ -71,16 +71,16 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     """
     config.get("n_positions")  # plays no part
     scales_output = config.flag("scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True))
-    width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
+    width, heads, dim = config.integer("d_model"), config.integer("num_heads", most=2**16), config.integer("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
     mlp = _mlp(config, feed_forward)
-    layers = config.whole("num_layers", most=MOST_LAYERS)
+    layers = config.integer("num_layers", most=MOST_LAYERS)
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
-    start = config.whole("decoder_start_token_id", "pad_token_id", default=0, least=0)
+    start = config.integer("decoder_start_token_id", "pad_token_id", default=0, least=0)
 
-    count = config.whole("relative_attention_num_buckets", default=32, least=4)
+    count = config.integer("relative_attention_num_buckets", default=32, least=4)
     # a decoder has half of its buckets for one distance each; the others are for distances from there on
-    furthest = config.whole("relative_attention_max_distance", default=128, least=count // 2 + 1)
+    furthest = config.integer("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
     def attention(*, looks_back: bool) -> Attention:
         """Self-attention with relative buckets; it looks back alone in the decoder, both ways in the encoder."""
@@ -92,7 +92,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     cross = Attention(heads, heads, dim, dim, scale=1.0)
     encoder = Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
         final_norm=norm,
     )
@@ -106,7 +106,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
     decoder = replace(
         encoder,
-        blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS),
+        blocks=(block,) * config.integer("num_decoder_layers", default=layers, most=MOST_LAYERS),
         start=start,
         head=Head(tied=False, scale=width**-0.5 if (scales_output if scaled is None else scaled) else 1.0),
     )
@@ -124,7 +124,9 @@ def _mlp(config: Config, default: str) -> Mlp:
     spelling = config.get("feed_forward_proj") or default
     activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default=default)
     return Mlp(
-        config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(spelling).startswith("gated-"))
+        config.integer("d_ff"),
+        activation,
+        gated=config.flag("is_gated_act", default=str(spelling).startswith("gated-")),
     )
 
 

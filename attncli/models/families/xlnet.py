@@ -52,10 +52,10 @@ OF_TRAINING = "mem_len reuse_len use_mems_eval use_mems_train untie_r start_n_to
 def spec(config: Config) -> Spec:
     """The Spec of an XLNet."""
     config.get(*OF_TRAINING.split())
-    width = config.whole("d_model", "hidden_size")
+    width = config.integer("d_model", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
-    dim = config.whole("d_head", default=width // heads)
-    clamp = config.whole("clamp_len", default=-1, least=-1)
+    dim = config.integer("d_head", default=width // heads)
+    clamp = config.integer("clamp_len", default=-1, least=-1)
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-12))
     attention = Attention(
         heads,
@@ -66,12 +66,12 @@ def spec(config: Config) -> Spec:
         mask=Causal() if config.choice("attn_type", among=MASKS, default="bi") == "uni" else Everywhere(),
         position=RelativeSines(clamp if clamp > 0 else None),
     )
-    mlp = Mlp(config.whole("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu"))
+    mlp = Mlp(config.integer("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu"))
     return Spec(
         d_model=width,
-        vocabulary=config.whole("vocab_size"),
+        vocabulary=config.integer("vocab_size"),
         blocks=(Block(attention, mlp, {"attn.sum": norm, "mlp.sum": norm}),)
-        * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
+        * config.integer("n_layer", "num_hidden_layers", most=MOST_LAYERS),
         embedding=Embedding(),
         biases=("attn.q", "attn.sum", "mlp.*"),
     )

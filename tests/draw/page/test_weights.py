@@ -226,7 +226,7 @@ def test_families_at_random(window: Opened, tmp_path: Path) -> None:
         (tmp_path / str(at)).mkdir()
         model = attncli.load(str(make(CASES[name], tmp_path / str(at))), dtype="float64")
         if CASES[name].model_type == "whisper":  # a decoder that reads what an encoder made
-            model = model.reading(np.random.default_rng(2).standard_normal((9, 30)))
+            model = model.decoder_over(np.random.default_rng(2).standard_normal((9, 30)))
         tokens = model.tokenizer.ids_to_tokens([(7 * place) % 58 + 1 for place in range(26)])
         record = run_record(model, "", tokens)
         try:

@@ -25,7 +25,7 @@ from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.sweep import By, ByMean, ByResample, ByZero, CutLink, mixed_of
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
-from attncli.models.verify import running
+from attncli.models.verify import reference_model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 OTHER = (19, 4, 60, 8, 8, 23, 6, 12, 33, 41)
@@ -99,7 +99,7 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
         if reads:
             given["states"] = others["states"] = STATES
         vectors = {}
-        with running(folder_of(name), both=bool(side)) as model:
+        with reference_model(folder_of(name), both=bool(side)) as model:
             used, attending = projections(model, lambda: last_vectors(model, **given), side=side), spec.attending()
             outs = {(attending[layer], kind): at for (layer, kind), at in used.items()}
 
@@ -152,7 +152,7 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
 def loaded(folder: Path, library: str, side: str) -> Model:
     model = attncli.load(folder, backend=library, dtype="float64")
     if model.spec.family in READING:
-        return model.reading(STATES)
+        return model.decoder_over(STATES)
     return model.decoder(model.tokenizer.ids_to_tokens(SOURCE)) if side == "decoder" else model
 
 

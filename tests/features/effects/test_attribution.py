@@ -32,7 +32,7 @@ def text_of(folder: Path, library: str = "numpy") -> SweepText:
     if model.spec.decoder is not None:
         model = model.decoder(model.tokenizer.ids_to_tokens(IDS))
     elif any(block.cross is not None for block in model.spec.blocks):
-        model = model.reading(np.random.default_rng(2).standard_normal((9, 30)))
+        model = model.decoder_over(np.random.default_rng(2).standard_normal((9, 30)))
     return SweepText(model, model.tokenizer.ids_to_tokens(IDS), model.backend)
 
 

@@ -15,7 +15,7 @@ import attncli
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.patching import PatchRequest, patch
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.verify import running
+from attncli.models.verify import reference_model
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5)
 CORRUPT = (7, 3, 19, 50, 11, 8, 5)
@@ -28,7 +28,7 @@ def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path
     model = attncli.load(folder, backend=library, dtype="float64")
     clean, corrupt = (model.tokenizer.ids_to_tokens(ids) for ids in (CLEAN, CORRUPT))
     found = patch(model, clean, corrupt, PatchRequest(HeadSelection(), at, (6,), "cosine"))
-    with running(folder, both=False) as theirs:
+    with reference_model(folder, both=False) as theirs:
         outs, seen = projections(theirs, lambda: last_vectors(theirs, CLEAN)), {}
 
         def note(z: np.ndarray, key: tuple) -> np.ndarray:

@@ -17,7 +17,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.features.effects.patching import PatchRequest, PathReceiver, patch
 from attncli.mechanism.spec import HeadSelection
-from attncli.models.verify import running
+from attncli.models.verify import reference_model
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 CORRUPT = (7, 3, 3, 50, 11, 28, 21, 44, 9, 13)
@@ -47,7 +47,7 @@ def test_a_receiver_is_told_what_a_recomputed_one_is_told(name: str, folder_of: 
     attention = spec.blocks[layer].attention
     head, shared = attention.heads - 1, attention.heads != attention.kv_heads
     sides = "q" if shared else "qkv"
-    with running(folder_of(name), both=False) as model:
+    with reference_model(folder_of(name), both=False) as model:
         good = Frozen(model, runner(model, CLEAN))
         bad = Frozen(model, runner(model, CORRUPT))
         goal = good.result.last_hidden_state[0, AT].numpy()

@@ -21,7 +21,7 @@ import attncli
 from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
 from attncli.features.effects.sweep import SweepText
 from attncli.models.residual_stream import StreamPart
-from attncli.models.verify import running
+from attncli.models.verify import reference_model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 SOURCE = (33, 12, 3, 41, 29, 55, 10, 7)
@@ -97,7 +97,7 @@ def test_each_part_does_what_a_forward_pass_without_it_does(
     link = Link(layer, kind, attention.heads - 1, QUERY, KEY)
     found = contributions(text, link)
     changed = found.weights_without()
-    with running(folder_of(name), both=side == "decoder") as model:
+    with reference_model(folder_of(name), both=side == "decoder") as model:
         frozen = Frozen(model, runner(model, side), side)
         asks, answers = (frozen.projection(pattern, layer, kind == "cross") for pattern in (ASKS, ANSWERS))
         clean = weights_of(frozen.result, side, layer, kind == "cross")[link.head, QUERY, KEY]

@@ -53,7 +53,7 @@ def texts(folder: Path) -> Iterator[tuple[SweepText, str]]:
         side = model.decoder(model.tokenizer.ids_to_tokens(SOURCE))
         models += [(side, "self"), (side, "cross")]
     elif any(block.cross is not None for block in model.spec.blocks):
-        side = model.reading(np.random.default_rng(2).standard_normal((9, 30)))
+        side = model.decoder_over(np.random.default_rng(2).standard_normal((9, 30)))
         models = [(side, "self"), (side, "cross")]
     for side, kind in models:
         yield SweepText(side, side.tokenizer.ids_to_tokens(IDS), side.backend), kind
