@@ -92,8 +92,8 @@ class LazyGroup(PlainParameters, TyperGroup):
         check_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
-    def listed(self, ctx: Any, name: str) -> tuple[str, str]:
-        """The group that a subcommand is listed in, and what it does; nothing is imported for it."""
+    def help_entry(self, ctx: Any, name: str) -> tuple[str, str]:
+        """A command's line in the help: the group it is listed in, and what it does; nothing is imported for it."""
         del ctx
         return group_of(name), COMMANDS[name]
 

@@ -244,25 +244,27 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         for signal_number in handlers_before:
             signal.signal(signal_number, at_once)
         sys.unraisablehook = on_unraisable
-        if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
+        if _is_importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else ProcessStopped
 
-    with _catching(stop, handlers_before):
+    with _handle_signals(stop, handlers_before):
         yield
 
 
 @contextmanager
 def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
     """In the block a signal calls `leave` with its number, so that a full screen is put away first."""
-    with _catching(lambda number, frame: leave(number), {}):
+    with _handle_signals(lambda number, frame: leave(number), {}):
         yield
 
 
 @contextmanager
-def _catching(handler: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
-    """In the block `handler` gets these signals, but for those that the caller has ignored. before: is filled with the
-    handler that each had until then, by number."""
+def _handle_signals(handler: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
+    """Let `handler` get the signals that stop a process within the block, but for those that the caller has ignored.
+
+    before: is filled with the handler that each had until then, by number.
+    """
     with suppress(ValueError):  # only the main thread hears signals
         for name in SIGNALS:
             number = getattr(signal, name, None)
@@ -275,8 +277,8 @@ def _catching(handler: Callable[[int, FrameType | None], None], before: dict[int
             signal.signal(number, handler)
 
 
-def _importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported where the program is."""
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported in this frame or in one that called it."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

@@ -28,8 +28,8 @@ def words(*candidates: str) -> Complete:
     return lambda ctx, incomplete: candidates
 
 
-def several(*candidates: str) -> Complete:
-    """A completion that offers these words, and behind a comma those that are not there yet."""
+def comma_list(*candidates: str) -> Complete:
+    """A completion of a list apart by commas: offers those of these words that are not in it yet."""
     return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 
@@ -174,11 +174,11 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
         raise refused_value(name, variables[name], expected, hint=hint)
     if (action, shell) != ("complete", "bash"):
         return
-    from attncli.cli.option import whole
+    from attncli.cli.option import parse_whole_number
 
     if "COMP_WORDS" not in variables:
         raise UsageError("COMP_WORDS is not set", expected="the words of the command line", hint=hint)
-    if whole(place := variables.get("COMP_CWORD", "")) is None:
+    if parse_whole_number(place := variables.get("COMP_CWORD", "")) is None:
         raise refused_value("COMP_CWORD", place, "which of the words is completed", hint=hint)
 
 

@@ -118,9 +118,9 @@ class Environment:
     @property
     def columns(self) -> int:
         """The width to print in: `COLUMNS`, the terminal's, or 80."""
-        from attncli.cli.option import whole
+        from attncli.cli.option import parse_whole_number
 
-        width = whole(self.variables.get("COLUMNS", "")) or self.width or DEFAULT_WIDTH
+        width = parse_whole_number(self.variables.get("COLUMNS", "")) or self.width or DEFAULT_WIDTH
         return min(max(width, NARROWEST), WIDEST)
 
     def wants_color(self, choice: str) -> bool:

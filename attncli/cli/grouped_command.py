@@ -145,8 +145,8 @@ class CommandGroup(PlainParameters, TyperGroup):
         show_help(self, ctx, args[:1] if args[:1] and args[0] in HELP else [])
         return list(super().parse_args(ctx, args))
 
-    def listed(self, ctx: Any, name: str) -> tuple[str, str]:
-        """The group that one of the commands is listed in, and what it does."""
+    def help_entry(self, ctx: Any, name: str) -> tuple[str, str]:
+        """A command's line in the help: the group it is listed in, and what it does."""
         return "Commands", inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -108,7 +108,7 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     ]
     path = ctx.command_path.rstrip()
     closing = page.say(message("{command} --help has all {options} options.", command=path, options=len(options)))
-    room = PAGE_ROWS - page.height - len(page.wrapped(closing)) - 2  # and an empty line above each
+    room = PAGE_ROWS - page.height - len(page.wrap_text(closing)) - 2  # and an empty line above each
     left = _left_width(rows)
     while rows and sum(len(page.row(row, left)) for row in rows) > room:
         rows.pop()
@@ -134,7 +134,7 @@ def _write_subcommands(command: Any, ctx: Any, page: _Page) -> None:
     """Write the sections of the commands that a group stands for."""
     groups: dict[str, list[Row]] = {}
     for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
-        title, about = command.listed(ctx, name)
+        title, about = command.help_entry(ctx, name)
         groups.setdefault(title, []).append((name, about))
     left = max((len(name) for rows in groups.values() for name, _ in rows), default=0)
     for title, rows in groups.items():
@@ -280,13 +280,13 @@ class _Page:
         """Write how the command is called."""
         pieces = " ".join(command.collect_usage_pieces(self._path))
         word = self.say(message("Usage: "))
-        for index, line in enumerate(self.wrapped(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)):
+        for index, line in enumerate(self.wrap_text(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)):
             self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
 
     def paragraph(self, text: str) -> None:
         """Write a paragraph below an empty line; one that is a command to type stays as it is, and looks like it."""
         is_example = text.startswith("attn ")
-        first, *others = self.wrapped(self.say(text), 6 if is_example else 2) or [""]
+        first, *others = self.wrap_text(self.say(text), 6 if is_example else 2) or [""]
         style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
         self._lines += [
             "",
@@ -312,7 +312,7 @@ class _Page:
         """The lines of one row; left: the width of the column of what is typed."""
         typed_text, text = row
         margin = " " * (left + 4)
-        lines = self.wrapped(text, len(margin)) or [""]
+        lines = self.wrap_text(text, len(margin)) or [""]
         lines = [_dim_brackets(line, self._paint) for line in lines]
         begin = f"  {self._paint(typed_text, TYPED)}"
         if len(typed_text) > left:
@@ -320,8 +320,8 @@ class _Page:
         first = f"{begin}{' ' * (left - len(typed_text) + 2)}{lines[0]}".rstrip()
         return [first, *(f"{margin}{line}" for line in lines[1:])]
 
-    def wrapped(self, text: str, margin: int = 2) -> list[str]:
-        """A text in lines that fit behind a margin."""
+    def wrap_text(self, text: str, margin: int = 2) -> list[str]:
+        """Wrap a text to lines that fit behind a margin of so many cells."""
         from attncli.draw.safe import wrap
 
         return wrap(text, max(self._width - margin, 20))

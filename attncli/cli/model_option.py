@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from attncli.cli import request
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RunSetup
 from attncli.cli.environment import Environment
-from attncli.cli.option import About, whole
+from attncli.cli.option import About, parse_whole_number
 from attncli.errors import UnsupportedError, UsageError, refused_value
 from attncli.language import message
 
@@ -232,7 +232,7 @@ def parse_hashing(kind: str, seed: int) -> Reformer | None:
         return None
     name, colon, rest = kind.partition(":")
     numbers = rest.split(",") if colon else []
-    if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST_HASHING) for text in numbers):
+    if name != "reformer" or len(numbers) > 3 or not all(parse_whole_number(text, LARGEST_HASHING) for text in numbers):
         raise refused_value("--attention", kind, HASHING_FORM)
     counts = zip(("buckets", "rounds", "chunk"), map(int, numbers), strict=False)
     settings = replace(Reformer(seed=seed), **dict(counts))

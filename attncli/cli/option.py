@@ -104,7 +104,7 @@ def option(
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
         for value in _as_list(argument):
             word, colon, count = str(value).partition(":")
-            if (word if with_number and (not colon or whole(count) is not None) else value) not in values:
+            if (word if with_number and (not colon or parse_whole_number(count) is not None) else value) not in values:
                 from difflib import get_close_matches
 
                 name, close = parameter.opts[0], get_close_matches(str(value), values, 1)
@@ -266,7 +266,7 @@ def redeclare(
     return own
 
 
-def whole(text: str, most: int = LARGEST) -> int | None:
+def parse_whole_number(text: str, most: int = LARGEST) -> int | None:
     """The whole number from 0 to `most` that a text writes; None for any other text, however long."""
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
@@ -316,8 +316,8 @@ class Repeated(Struct, Generic[Group], frozen=True):
     base: Mapping[str, Any]
     values: Mapping[str, Sequence[Any]]
 
-    def adding(self, name: str, values: Sequence[Any]) -> Repeated[Group]:
-        """The same, with values after those of one option."""
+    def with_values(self, name: str, values: Sequence[Any]) -> Repeated[Group]:
+        """A copy with more values behind those of one option."""
         return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
     def side(self, index: int) -> Group:
@@ -428,7 +428,7 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     hints = get_type_hints(function, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        group = group_of(_unannotated(hints[name]))
+        group = group_of(_without_annotations(hints[name]))
         if not _is_group(group):
             parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=_with_flag(hints[name], name))
             continue
@@ -453,7 +453,7 @@ def subjects_of(*groups: Any) -> dict[str, About]:
     return {
         item.name: hint.__metadata__[0].about
         for group in groups
-        for item, hint in _all_fields(_unannotated(group))
+        for item, hint in _all_fields(_without_annotations(group))
         if _offers(group, item.name) and hasattr(hint.__metadata__[0], "about")  # an argument has none
     }
 
@@ -471,7 +471,7 @@ def subjects(function: Callable[..., Any]) -> dict[str, About]:
     return about
 
 
-def _unannotated(hint: Any) -> Any:
+def _without_annotations(hint: Any) -> Any:
     """A type without what is annotated beside it."""
     return hint.__origin__ if hasattr(hint, "__metadata__") else hint
 
@@ -512,7 +512,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     `subjects` of what is returned says what each option is about.
     """
     hints = get_type_hints(function, include_extras=True)
-    plain = {name: _unannotated(hint) for name, hint in hints.items()}
+    plain = {name: _without_annotations(hint) for name, hint in hints.items()}
     groups = {name: group for name, hint in plain.items() if _is_group(group := group_of(hint))}
     parameters = spread(function)
 

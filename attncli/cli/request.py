@@ -17,7 +17,7 @@ from attncli.cli.declarations import (
     TextOptions,
 )
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST, LARGEST_SEED, About, parse_size, whole
+from attncli.cli.option import LARGEST, LARGEST_SEED, About, parse_size, parse_whole_number
 from attncli.errors import AttnError, InputError, LimitError, UsageError, refused_value
 from attncli.language import listing, message, plural
 
@@ -210,11 +210,11 @@ def errors_located_in(text: Text) -> Iterator[None]:
 
 def tokens_of(model: Model, text: Text) -> list[Token]:
     """The tokens of a text, or those that its ids name. Raises InputError for none or too many."""
-    return model.encode(encoded(model.tokenizer, text))
+    return model.encode(encode_text(model.tokenizer, text))
 
 
-def encoded(tokenizer: Tokenizer, text: Text) -> list[Token]:
-    """What a tokenizer makes of a text, of a chat, or of ids."""
+def encode_text(tokenizer: Tokenizer, text: Text) -> list[Token]:
+    """The tokens of a text, of a chat, or of ids."""
     if text.chat is not None:
         from attncli.inputs.chat import encode_chat
 
@@ -232,7 +232,7 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     chosen_numbers: set[int] = set()
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
-        low, high = whole(first), whole(last) if dash else whole(first)
+        low, high = parse_whole_number(first), parse_whole_number(last) if dash else parse_whole_number(first)
         if low is None or high is None:
             raise UsageError(
                 "--{what} {part} is no number or range",
@@ -350,7 +350,7 @@ def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Liter
         drawn_seed = draw_seed()
         environment.note(message("seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})", drawn_seed=drawn_seed))
         return drawn_seed, "random"
-    seed = whole(text, LARGEST_SEED)
+    seed = parse_whole_number(text, LARGEST_SEED)
     if seed is None:
         expected = message("0 to {largest_seed}, or 'random'", largest_seed=LARGEST_SEED)
         raise refused_value("--seed", text, expected)
@@ -385,7 +385,7 @@ def query_span(
 def whole_numbers(text: str, option: str) -> list[int]:
     """Whole numbers from 0, apart by spaces or commas. Raises UsageError."""
     parts = text.replace(",", " ").split()
-    values = [number for part in parts if (number := whole(part)) is not None]
+    values = [number for part in parts if (number := parse_whole_number(part)) is not None]
     if not parts or len(values) < len(parts):
         expected = message("whole numbers from 0 to {largest:,}, such as 5 3", largest=LARGEST)
         raise refused_value(option, text, expected)

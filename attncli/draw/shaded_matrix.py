@@ -394,7 +394,7 @@ class Grid:
 
     def draw(self) -> Lines:
         """All rows and columns where they fit, by names or by numbers; else those with the largest values."""
-        view, room = self.view, self.view.width - self.left
+        view, room = self.view, self.view.width - self.left_width
         everything = list(range(len(self.rows)))
         rows_to_draw = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
         rows, columns = (len(rows_to_draw), len(everything)), len(self.columns)
@@ -430,7 +430,7 @@ class Grid:
         return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))
 
     @property
-    def left(self) -> int:
+    def left_width(self) -> int:
         """Cells before the first column: the row number and the name."""
         return self.index_width + 1 + self.name_width + 1
 
@@ -464,13 +464,13 @@ class Grid:
         """The line of the numbers of these columns. peak: whether a column for the largest follows."""
         numbers = [pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " " for column in columns]
         largest = ["   " + localize(LARGEST.strip(), self.view)] if peak else []
-        return ((" " * self.left, ""), *((text, FAINT) for text in numbers + largest))
+        return ((" " * self.left_width, ""), *((text, FAINT) for text in numbers + largest))
 
     def _column_names(self, columns: list[int], slots: list[int]) -> Line:
         """The line of the names of these columns, each in its slot."""
         names = [cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii) for column in columns]
         texts = [pad(name, slots[column] - 1, "right") + " " for name, column in zip(names, columns, strict=True)]
-        return ((" " * self.left, ""), *((text, "") for text in texts))
+        return ((" " * self.left_width, ""), *((text, "") for text in texts))
 
     def _row_line(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
         """A row's number, its name, its cells, and its largest if there is a column for that."""

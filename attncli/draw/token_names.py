@@ -233,7 +233,7 @@ def capitalize(text: str) -> str:
     return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
 
 
-def capitalized(write: Callable[Arguments, Iterable[str]]) -> Callable[Arguments, list[str]]:
+def capitalize_sentences(write: Callable[Arguments, Iterable[str]]) -> Callable[Arguments, list[str]]:
     """Make of a function that yields sentences one that returns them as a list, each with a capital letter."""
 
     @wraps(write)

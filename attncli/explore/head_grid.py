@@ -27,7 +27,7 @@ from attncli.explore.panels import (
     lay_over,
     level_style,
     levels,
-    pooled,
+    pool_blocks,
     whole_cells,
 )
 from attncli.explore.state import Extent, State
@@ -82,10 +82,10 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
     wide = head_cell_width(extent, scene.width)
     edge, columns = extent.edge, extent.columns
     fitting = max((scene.width - edge) // wide, 1)
-    columns_shown = _around(state.head, columns, fitting)
+    columns_shown = _window_around(state.head, columns, fitting)
     layers = list(extent.heads)
     layer_row = layers.index(state.layer) if state.layer in layers else 0
-    layers_shown = [layers[row] for row in _around(layer_row, len(layers), scene.height - 1)]
+    layers_shown = [layers[row] for row in _window_around(layer_row, len(layers), scene.height - 1)]
     rows: list[Line] = [((" " * edge, ""), *_head_numbers(columns_shown, wide, state.head))]
     known = [value for value in values_by_head.values() if value is not None and value == value]
     largest = max(map(abs, known), default=0.0)
@@ -242,15 +242,17 @@ def matrix_area(scene: Scene) -> MatrixArea:
         down = max(min(height // max(queries, 1), across // 2, 3), 1)
         return MatrixArea(range(queries), range(keys), 1, across, down)
     if state.near:
-        return MatrixArea(_around(state.query, queries, height), _around(state.key, keys, width // 2), 1, 2, 1)
+        return MatrixArea(
+            _window_around(state.query, queries, height), _window_around(state.key, keys, width // 2), 1, 2, 1
+        )
     fine = scene.view.color and not scene.view.ascii
     lines = 2 * height if fine else height
     block = max(-(-keys // max(width, 1)), -(-queries // max(lines, 1)), 1)
     return MatrixArea(range(queries), range(keys), block, 1, 1, fine)
 
 
-def _around(position: int, many: int, room: int) -> range:
-    """As many of `many` positions as there is room for, one at least, with this one as near to their middle as can
+def _window_around(position: int, many: int, room: int) -> range:
+    """As many of `many` positions as there is room for, one at least, with `position` as near to their middle as can
     be."""
     room = max(min(room, many), 1)
     start = min(max(position - room // 2, 0), max(many - room, 0))
@@ -327,7 +329,7 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     if weights is None:
         return None
     weights = weights[:, area.columns.start : area.columns.stop]
-    level_map = levels(fractions(pooled(weights, area.block, signed=signed), state))
+    level_map = levels(fractions(pool_blocks(weights, area.block, signed=signed), state))
     lines = _mark_pair(level_map, scene, area)
     if area.across >= ROOMY_AREA and not signed:
         _write_weights(lines, level_map, weights, scene, area)

@@ -52,7 +52,7 @@ def cursor_style(view: View) -> str:
     return "bold #ffffff on #c2185b" if view.light else "bold #1a0810 on #ff6ea8"
 
 
-def pooled(values: NDArray, block: int, *, signed: bool) -> NDArray:
+def pool_blocks(values: NDArray, block: int, *, signed: bool) -> NDArray:
     """The largest value (signed: of largest magnitude) of every block × block cells, float64; NaN where all are
     hidden."""
     if block == 1:

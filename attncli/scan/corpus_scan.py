@@ -21,7 +21,7 @@ from attncli.models.model import Model
 from attncli.scan import plan as plans
 from attncli.scan import report
 from attncli.scan.document import SKIP_NOTES, ScanDocument
-from attncli.scan.engines import Engine, LocalWorkers, ScanPart, missing, run
+from attncli.scan.engines import Engine, LocalWorkers, ScanPart, remaining_shards, run
 from attncli.scan.plan import ScanPlan, ScanRequest
 from attncli.scan.shard_files import ShardOutcome
 from attncli.scan.totals import total
@@ -115,7 +115,7 @@ def scan_corpus(
         place,
     )
     del loaded_model
-    on_plan(scan_plan, missing(scan_plan, place, part))
+    on_plan(scan_plan, remaining_shards(scan_plan, place, part))
     workers = LocalWorkers(usable_processors()) if engine is None else engine
     outcome = run(scan_plan, place, model, workers, part=part, progress=progress, on_shard=on_shard)
     for shard in outcome.recomputed_shards:

@@ -379,7 +379,7 @@ def run(
     broken = sorted(total(plan, folder, done_shards).broken)
     for shard in broken:  # what cannot be read is computed again
         remove_file(path_of(folder, shard, "state.npz"))
-    missing_shards = missing(plan, folder, part)
+    missing_shards = remaining_shards(plan, folder, part)
     failed_shards, computed_count = [], 0
     if missing_shards:
         for outcome in engine.run(Job(plan, folder, model, part.name, progress), missing_shards):
@@ -393,11 +393,11 @@ def run(
     failed_numbers = {outcome.shard for outcome in failed_shards}
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
     all_failed = failed_numbers | {outcome.shard for outcome in elsewhere}
-    others = [shard for shard in missing(plan, folder) if shard not in all_failed]
+    others = [shard for shard in remaining_shards(plan, folder) if shard not in all_failed]
     return Outcome(None if others else total(plan, folder), failed_shards, elsewhere, computed_count, broken)
 
 
-def missing(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
+def remaining_shards(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
     """The shards of a part that are not done."""
     return [shard for shard in part.shards(range(len(plan.shards))) if not is_done(folder, shard)]
 

@@ -122,7 +122,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
         ),
         **_head_fields(totals),
         digest=totals.digest() if totals.done_shards else None,
-        warnings=[*((MIXED,) if totals.mixed else ()), *_unknown_word_warnings(totals.counts)],
+        warnings=[*((MIXED,) if totals.is_mixed_fleet else ()), *_unknown_word_warnings(totals.counts)],
     )
 
 
@@ -238,16 +238,16 @@ class _Heads:
 
     def __init__(self, totals: Totals) -> None:
         self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
-        self.texts = totals.whole("texts")
+        self.texts = totals.float_total("texts")
         self._repeats = {(layer, head): scores for layer, head, *scores in totals.plan.repeats}
         # each is the size of a scan's tables: made once, not for every head
         self.counts = {name: totals.count_total(name) for name in COUNTED if name in totals.low}
-        self.strata_value = totals.whole("strata_value")
+        self.strata_value = totals.float_total("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
-            self.mean = totals.whole("value") / self.texts
-            self.by_row = totals.row_value / totals.whole("row_norm")
-            self.baseline = totals.whole("baseline") / self.texts
-            self.deviation = np.sqrt(variance(self.texts, totals.whole("value"), totals.strata_square.sum(0)))
+            self.mean = totals.float_total("value") / self.texts
+            self.by_row = totals.row_value / totals.float_total("row_norm")
+            self.baseline = totals.float_total("baseline") / self.texts
+            self.deviation = np.sqrt(variance(self.texts, totals.float_total("value"), totals.strata_square.sum(0)))
         self.interval, self.units = self._intervals()
         with np.errstate(invalid="ignore", divide="ignore"):
             alone = float(np.nanmedian(self.units / self.texts)) if self.texts.any() else 1.0
@@ -260,7 +260,7 @@ class _Heads:
 
     def _intervals(self) -> tuple[Floats, Floats]:
         """The 95% interval of each mean [2, column, head], and how many texts or clusters it is of [column, head]."""
-        times = self.totals.whole("replicate_texts")
+        times = self.totals.float_total("replicate_texts")
         units, deviation, together = self.texts, self.deviation, bool(self.totals.plan.choice.cluster)
         few = np.zeros(self.texts.shape, bool)
         alone = clusters(self.texts, times)
@@ -268,7 +268,7 @@ class _Heads:
             # the replicates of single texts, which repeated ones are not, seldom tell of a quarter fewer
             if together or (self.texts.any() and np.nanmedian(alone / self.texts) < REPEATED):
                 together, units = True, alone
-                means = self.totals.whole("replicate_value") / times
+                means = self.totals.float_total("replicate_value") / times
                 deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
                 few = rests_on_few(means)
         intervals = []
@@ -370,12 +370,15 @@ class _Heads:
         number = chosen[0]
         names = self.totals.plan.measures.why[number][2]
         texts = int(self.totals.count_total("why_texts")[number])
-        total, values = self.totals.whole("why_total")[number], self.totals.whole("why_value")[:, number, : len(names)]
+        total, values = (
+            self.totals.float_total("why_total")[number],
+            self.totals.float_total("why_value")[:, number, : len(names)],
+        )
         if not texts:
             return ScanWhy(texts=0, advantage=None, parts=[])
         shares = values / total
-        totals = self.totals.whole("why_replicate_total")[:, number]
-        replicates = self.totals.whole("why_replicate_value")[:, :, number, : len(names)]
+        totals = self.totals.float_total("why_replicate_total")[:, number]
+        replicates = self.totals.float_total("why_replicate_value")[:, :, number, : len(names)]
         units = min(texts, int(np.nanmin(self.units)))
         ends = ratio_interval(shares, replicates[totals > 0] / totals[totals > 0, None, None], units)
         rows = [
@@ -617,10 +620,12 @@ class _Side:
         self.totals, self.bins = totals, bins_of(totals.columns)
         texts = totals.count_total("strata_texts")
         self.has_texts: Bools = texts.max(axis=(1, 2)) > 0
-        self.strata: Floats = np.stack([texts.astype(np.float64), totals.whole("strata_value"), totals.strata_square])
-        self.times, self.composition = totals.whole("replicate_texts"), totals.whole("replicate_strata")
+        self.strata: Floats = np.stack(
+            [texts.astype(np.float64), totals.float_total("strata_value"), totals.strata_square]
+        )
+        self.times, self.composition = totals.float_total("replicate_texts"), totals.float_total("replicate_strata")
         with np.errstate(invalid="ignore", divide="ignore"):  # a replicate without texts has no mean
-            self.replicates = totals.whole("replicate_value") / self.times
+            self.replicates = totals.float_total("replicate_value") / self.times
         self.histogram = totals.count_total("histogram")
 
     def metric_of_head(self, name: str, place: int) -> _MetricOfHead:

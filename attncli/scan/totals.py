@@ -313,24 +313,24 @@ class Totals:
         self.machines.add(tuple(sorted(state.facts["machine"].items())))
         self.done_shards.append(shard)
 
-    def whole(self, name: str) -> Floats:
-        """A total as float64; sums of values are divided by 2²⁴."""
+    def float_total(self, name: str) -> Floats:
+        """The total of this name as float64; sums of values are divided by 2²⁴."""
         sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(1 << HALF)
         return sums / UNIT if name in VALUES else sums
 
     def count_total(self, name: str) -> Ints:
-        """A total of counts, which 64 bits hold."""
+        """The total of this name as a count, which 64 bits hold."""
         return self.low[name] + (self.high[name] << HALF)
 
     @property
     def strata_square(self) -> Floats:
         """Sums of the squares of texts' numbers [stratum, column, head]."""
-        return square_sum(self.whole("strata_square"))
+        return square_sum(self.float_total("strata_square"))
 
     @property
     def row_value(self) -> Floats:
         """Sums over the query rows of all texts [column, head]."""
-        return from_halves(self.whole("row_value"))
+        return from_halves(self.float_total("row_value"))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -338,13 +338,13 @@ class Totals:
         return self.plan.columns
 
     @property
-    def mixed(self) -> bool:
+    def is_mixed_fleet(self) -> bool:
         """Whether machines of different instruction sets or libraries computed the shards."""
         return len(self.machines) > 1
 
     def digest(self) -> str | None:
         """sha256 over sums, histograms, examples and links; None for a mixed fleet, whose last bits may differ."""
-        if self.mixed:
+        if self.is_mixed_fleet:
             return None
         hasher = hashlib.sha256()
         for name in sorted(self.low):

@@ -261,9 +261,9 @@ def test_totals_of_two_kinds_of_machine_have_no_digest(encoder, corpus, tmp_path
     made = planned_whole(encoder, corpus, tmp_path / "out")
     totals = run(made, tmp_path / "out", str(encoder), Inside()).totals
     totals.machines.add((("isa", "another"),))
-    assert totals.mixed
+    assert totals.is_mixed_fleet
     assert totals.digest() is None
-    assert np.isfinite(total(made, tmp_path / "out").whole("value")).all()
+    assert np.isfinite(total(made, tmp_path / "out").float_total("value")).all()
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "-1/2", "1/0", ""])

@@ -79,14 +79,14 @@ def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
     values = np.array(table["sink"], np.float64).reshape(60, -1)
     rows = np.array(table["rows"]).reshape(60, -1) - 1  # row 0 is no row of the sink metric
-    texts = totals.whole("texts")[1]
+    texts = totals.float_total("texts")[1]
     assert (texts == 60).all()
-    np.testing.assert_allclose(totals.whole("value")[1] / texts, values.mean(0), atol=1e-6)
+    np.testing.assert_allclose(totals.float_total("value")[1] / texts, values.mean(0), atol=1e-6)
     np.testing.assert_allclose(totals.strata_square.sum(0)[1] / texts, (values**2).mean(0), rtol=1e-6)
-    by_row = totals.row_value[1] / totals.whole("row_norm")[1]
+    by_row = totals.row_value[1] / totals.float_total("row_norm")[1]
     np.testing.assert_allclose(by_row, (values * rows).sum(0) / rows.sum(0), atol=1e-6)
     assert totals.count_total("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [60] * len(made.heads)
-    assert totals.whole("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
+    assert totals.float_total("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
     assert totals.counts["texts"] == 60
 
 
@@ -124,7 +124,7 @@ def test_shards_add_up_to_the_same_in_any_cut_and_order(encoder, corpus, tmp_pat
     assert forwards.digest() == backwards.digest()
     # another cut makes other batches; the numbers agree to rounding, the counts exactly
     assert (whole.count_total("texts") == forwards.count_total("texts")).all()
-    np.testing.assert_allclose(whole.whole("value"), forwards.whole("value"), atol=1e-4)
+    np.testing.assert_allclose(whole.float_total("value"), forwards.float_total("value"), atol=1e-4)
 
 
 def test_equal_texts_are_examples_in_one_order_whatever_comes_first(encoder, lines, tmp_path):
@@ -328,4 +328,4 @@ def test_a_text_that_the_tokenizer_fails_on_is_left_out_and_counted(labels, enco
     assert "2 条分词器无法处理" in ask("scan", "show", str(tmp_path / "out"), "--show", "header", "--lang", "zh").out
     corpus.write_text("".join(f"{line}\n" for line in lines))
     alone, _ = scanned(encoder, corpus, tmp_path / "alone", labels=labels)
-    assert total(alone, tmp_path / "alone").whole("value").tolist() == totals.whole("value").tolist()
+    assert total(alone, tmp_path / "alone").float_total("value").tolist() == totals.float_total("value").tolist()

@@ -111,7 +111,9 @@ def screen_part(document: Document, view: View) -> str:
     """What the terminal shows of a document, without the answer at its end: the page begins with that."""
     screen = screen_of(document.schema).screen
     rows = _without_answer(screen(document, view), screen(document, dataclasses.replace(view, brief=True)))
-    return SCREEN.format(label=safe_html(say(view, "what the terminal shows")), text=_preformatted(even_bars(rows)))
+    return SCREEN.format(
+        label=safe_html(say(view, "what the terminal shows")), text=_preformatted_text(even_bars(rows))
+    )
 
 
 TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"})
@@ -150,7 +152,7 @@ def _language_section(document: Document, view: View, *, hidden: bool) -> str:
     sentences = [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
     return SECTION.format(
         lang=view.lang, hidden=" hidden" if hidden else "", screen=screen_part(document, view),
-        answer="".join(f"<p>{_preformatted(sentence)}</p>" for sentence in sentences),
+        answer="".join(f"<p>{_preformatted_text(sentence)}</p>" for sentence in sentences),
         figure=_figure(document, view.lang, " ".join(sentence.plain for sentence in sentences)),
     )  # fmt: skip
 
@@ -180,8 +182,8 @@ def _figure(document: Document, lang: str, answer: str) -> str:
     )
 
 
-def _preformatted(lines: Lines) -> str:
-    """Lines of a screen as text whose bold, faint and tinted parts are marked."""
+def _preformatted_text(lines: Lines) -> str:
+    """Lines of a screen as HTML text, its bold, faint and tinted parts marked."""
     return "\n".join(_row_of_pieces(row) for row in lines.rows)
 
 

@@ -79,15 +79,15 @@ def write_site(
     page_scans = [shade(document, density) for document in scans]
     for page_scan, name in zip(page_scans, files, strict=True):
         write(f"{name}.html", scan_page([page_scan], lang=lang))
-        write(f"{name}.json", msgspec.json.encode(published(page_scan.document), enc_hook=str))
+        write(f"{name}.json", msgspec.json.encode(without_paths(page_scan.document), enc_hook=str))
     if len(scans) > 1:
         write(TOGETHER, scan_page(page_scans, lang=lang, density=density))
     write(INDEX, _index_page(scans, names, files, lang))
     return files_written
 
 
-def published(document: ScanDocument) -> ScanDocument:
-    """A document without where its files lie on this machine."""
+def without_paths(document: ScanDocument) -> ScanDocument:
+    """A scan's document whose model, corpus and adapters are named without the folders they lie in."""
     plan = document.plan
     plan = msgspec.structs.replace(
         plan,

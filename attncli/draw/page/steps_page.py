@@ -109,8 +109,8 @@ def steps_page(page: StepsPage) -> bytes:
     meta = {
         "lang": page.lang, "words": words, "name": name_of(page.document.schema), "line": in_languages(page.line), "tokens": [label(token) for token in page.tokens],
         "heads": [list(head) for head in page.heads], "steps": list(page.steps),
-        "lines": [[in_languages(name), _rounded(values)] for name, values in page.lines],
-        "scores": [[in_languages(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
+        "lines": [[in_languages(name), _round_numbers(values)] for name, values in page.lines],
+        "scores": [[in_languages(name), [_round_numbers(values) for values in rows]] for name, rows in page.scores],
         "maps": list(places), "start": _first_head(page), "notes": [in_languages(note) for note in page.notes],
     }  # fmt: skip
     from attncli.version import __version__
@@ -135,6 +135,6 @@ def _first_head(page: StepsPage) -> int:
     )
 
 
-def _rounded(values: Sequence[float | None]) -> list[float | None]:
-    """Numbers with four digits, which is more than a page shows; None stays."""
+def _round_numbers(values: Sequence[float | None]) -> list[float | None]:
+    """Numbers to four significant digits, which is more than a page shows; None where one is None or not finite."""
     return [None if value is None or not np.isfinite(value) else float(f"{value:.4g}") for value in values]

@@ -168,7 +168,7 @@ def _policy_part(whole: _WholeRun, place: int, policy: Policy, result: PolicyRun
     return CachePolicy(
         policy=policy.spec(),
         budget=budget_of(policy),
-        kept=whole.kept(place),
+        kept=whole.share_kept(place),
         bytes=size,
         saved=1 - size / full if full else 0.0,
         errors=result.errors,
@@ -264,8 +264,8 @@ class _WholeRun:
         """Bytes of the keys and values that a policy keeps; None for all that are seen."""
         return round(self._bytes[place])
 
-    def kept(self, place: int) -> float | None:
-        """What a policy keeps of what the last token looks at, the mean over heads."""
+    def share_kept(self, place: int) -> float | None:
+        """The share that a policy keeps of what the last token looks at, the mean over heads; None where no head has one."""
         values = np.concatenate(self._kept[place])
         return _finite_or_none(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
 

@@ -107,7 +107,7 @@ def split_texts_and_files(
             raise InputError(
                 reason, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
             )
-    return texts, model.adding("weights", [Path(file) for file in files]).adding("model", folders)
+    return texts, model.with_values("weights", [Path(file) for file in files]).with_values("model", folders)
 
 
 def is_there(name: str) -> bool:

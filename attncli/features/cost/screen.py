@@ -140,7 +140,7 @@ def _growth(document: CostDocument, view: View) -> Lines:
         points = tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
         series.append(Series(variant_name(name, view), points))
     title = heading("growth of multiply-adds over n", "both axes logarithmic; the line marks n", view)
-    n, width = _crossing(document)
+    n, width = _break_even_length(document)
     crossing_note = say(
         view,
         "From n = {n} on, full attention takes more multiply-adds than a recurrent network "
@@ -152,9 +152,11 @@ def _growth(document: CostDocument, view: View) -> Lines:
     return stack(title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view))
 
 
-def _crossing(document: CostDocument) -> tuple[str, str]:
-    """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) >
-    2·d_model²."""
+def _break_even_length(document: CostDocument) -> tuple[str, str]:
+    """The length from which full attention costs more than a recurrent network, and d_model, as texts.
+
+    That is where n·heads·(d_k + d_v) > 2·d_model².
+    """
     per_token = document.heads * (document.d_k + document.d_v)
     return f"{2 * document.d_model**2 // per_token + 1:,}", f"{document.d_model:,}"
 

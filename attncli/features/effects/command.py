@@ -62,7 +62,7 @@ class MeasureOptions:
         subject_option(
             help="vector, logprob, kl; several with commas. [default: vector; with --target logprob]",
             metavar="NAMES",
-            complete=completion.several("vector", "logprob", "kl"),
+            complete=completion.comma_list("vector", "logprob", "kl"),
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None

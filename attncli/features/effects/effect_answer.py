@@ -18,7 +18,7 @@ from attncli.draw.safe import cells
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import capitalized, claim, quote_text, quoted_token, quoted_word, short
+from attncli.draw.token_names import capitalize_sentences, claim, quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import (
     LENS_STAGES,
@@ -98,7 +98,7 @@ def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
     return [["-" if value is None else write(value) for value in column] for column in columns]
 
 
-@capitalized
+@capitalize_sentences
 def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
     """What `attn find --effect` says: in which head cutting the link changes most, and in all of them."""
     effects = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
@@ -139,7 +139,7 @@ def _target_word(document: AblateDocument, view: View) -> str:
     return "" if target is None else quoted_word(target.text, view)
 
 
-@capitalized
+@capitalize_sentences
 def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     """What `attn ablate` says: which head matters most, how far it stands out, what all do together."""
     effects = [effect for effect in document.effects if effect_size(effect, document) is not None]

@@ -232,7 +232,7 @@ class Meter:
         self._weights = model.store.outer(backend)
         vectors = self._apply_final_norm(hidden[None])
         # a link cut far before what is predicted: the vectors of its query are not there, and nothing asks for them
-        self.vector: Floats = self._pooled(vectors)[0] if "vector" in request.measures else np.empty(0)
+        self.vector: Floats = self._mean_over_positions(vectors)[0] if "vector" in request.measures else np.empty(0)
         self.target = request.target
         self._log_probabilities: Floats | None = None
         self._loss: float | None = None
@@ -246,7 +246,7 @@ class Meter:
         """The measures of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
         request, readings = self._request, Readings()
         if "vector" in request.measures:
-            readings |= vector_change(self.vector, self._pooled(self._apply_final_norm(after)))
+            readings |= vector_change(self.vector, self._mean_over_positions(self._apply_final_norm(after)))
         if self._log_probabilities is not None:
             hidden = after[:, request.position - self._first]
             parts = [self.log_probabilities(part) for part in portions(hidden, self._model.spec.vocabulary)]
@@ -303,8 +303,8 @@ class Meter:
         """What leaves the last layer, [branch, token, width], through the final norm."""
         return finish(self._model.spec, self._weights, self._backend, after)
 
-    def _pooled(self, vectors: Array) -> Floats:
-        """The mean of the vectors measured, [branch, width]. vectors: [branch, token, width], from the first token."""
+    def _mean_over_positions(self, vectors: Array) -> Floats:
+        """The mean vector over the positions measured, [branch, width]. vectors: [branch, token, width]."""
         rows = np.asarray([place - self._first for place in self._request.positions if place >= self._first])
         first = int(rows.min())
         wide = np.asarray(self._backend.numpy(vectors[:, first : int(rows.max()) + 1]), np.float64)

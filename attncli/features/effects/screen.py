@@ -13,7 +13,7 @@ from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import table
-from attncli.draw.token_names import capitalized, quote_text, quoted_word, short
+from attncli.draw.token_names import capitalize_sentences, quote_text, quoted_word, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import (
     AblateDocument,
@@ -99,7 +99,7 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
         *([None if mean is None else getattr(mean, name) for mean in intervals] for name in ("mean", "low", "high"))
     )
     first, ends = MEASURE_COLUMNS[document.measures[0]], message("95% interval")
-    columns: dict[str, list[str]] = {first: means, ends: list(map(_between, lows, highs))}
+    columns: dict[str, list[str]] = {first: means, ends: list(map(_range_text, lows, highs))}
     return heads_table(shown, columns, view, title=_effects_title(document, view), count=len(document.effects))
 
 
@@ -137,17 +137,17 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
             return say(view, "a log-probability")
 
 
-def _between(low: str, high: str) -> str:
+def _range_text(low: str, high: str) -> str:
     """An interval, from its ends as they are written; "-" where an end is "-"."""
     return "-" if "-" in (low, high) else f"{low} … {high}"
 
 
 def _interval_text(interval: Interval) -> str:
     """A mean's interval in a sentence; "-" without one."""
-    return _between(*("-" if end is None else effect_text(end) for end in (interval.low, interval.high)))
+    return _range_text(*("-" if end is None else effect_text(end) for end in (interval.low, interval.high)))
 
 
-@capitalized
+@capitalize_sentences
 def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
     """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
     means = [(effect, effect.measures.mean(_first_reading(document))) for effect in document.effects]
@@ -205,11 +205,11 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     a, b, difference, lows, highs = effect_columns(
         *([getattr(head, name) for head in shown] for name in ("a", "b", "difference", "low", "high"))
     )
-    columns = {"A": a, "B": b, "B - A": difference, message("95% interval"): list(map(_between, lows, highs))}
+    columns = {"A": a, "B": b, "B - A": difference, message("95% interval"): list(map(_range_text, lows, highs))}
     return heads_table(shown, columns, view, title=message("effects of heads, B less A"), count=len(document.heads))
 
 
-@capitalized
+@capitalize_sentences
 def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
     """How many heads differ by more than their interval, and which differs most."""
     first = document.heads[0]
@@ -401,7 +401,7 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     return f"{name} {format_signed(first.value, 2)}"
 
 
-@capitalized
+@capitalize_sentences
 def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
     """The answer in words: the head that adds most, the one that takes away most, and the sum."""
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
@@ -503,8 +503,8 @@ TOLD_BY = {
 """How a head is told what others make of the clean text."""
 
 
-def _unlike(a: float, b: float) -> list[str]:
-    """Two numbers with three digits, or with as many as tell them apart."""
+def _distinct_number_texts(a: float, b: float) -> list[str]:
+    """Two numbers as texts of three digits, or of as many as tell them apart."""
     return next(
         texts
         for digits in (*range(3, 18), 18)
@@ -512,7 +512,7 @@ def _unlike(a: float, b: float) -> list[str]:
     )
 
 
-@capitalized
+@capitalize_sentences
 def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
     """The answer in words: where it was put in and what was measured, and which head carries most."""
     ends = {"target": document.target, "versus": document.versus}
@@ -547,7 +547,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         else:
             most = message("No single head brings back any of the difference ({clean} clean, {corrupt} corrupt).")
         head, share = head_phrase(first, view), percent(first.recovered)
-        clean, corrupt = _unlike(document.m_clean, document.m_corrupt)
+        clean, corrupt = _distinct_number_texts(document.m_clean, document.m_corrupt)
         yield say(view, most, head=head, share=share, clean=clean, corrupt=corrupt)
         last = min(document.effects, key=lambda row: row.recovered)
         if last.recovered < -LITTLE:

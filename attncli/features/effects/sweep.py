@@ -201,8 +201,8 @@ class SweepText(Struct, frozen=True, eq=False):
         """What every layer must know of the text; `keep` names the stages that it is to keep."""
         return self.model.context(self.tokens, self.backend, keep)
 
-    def mixed(self, trace: LayerTrace, kind: Kind) -> Numbers:
-        """What the heads of one of a layer's attentions mix, [head, token, v_dim]."""
+    def weighted_values(self, trace: LayerTrace, kind: Kind) -> Numbers:
+        """Every head's weights times values, A·V, in one of a layer's attentions, [head, token, v_dim]."""
         return self.backend.numpy(trace_of_kind(trace, kind).stages["mixed"])
 
 
@@ -318,7 +318,7 @@ class _Leaver:
 
     def _changed_values(self, trace: LayerTrace, weights: Weights, kind: Kind) -> Iterator[Numbers]:
         """What all heads mix, [head, token, v_dim], with each variant of each place in the place of that head."""
-        head_values, replacement = self._text.mixed(trace, kind), self._plan.change(trace, weights, kind)
+        head_values, replacement = self._text.weighted_values(trace, kind), self._plan.change(trace, weights, kind)
         idle = _idle_heads(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
         for place in self._group[trace.layer, kind]:
             for values in self._plan.variants(place, head_values[place.head], replacement[place.head]):
@@ -399,7 +399,7 @@ def trace_of_kind(trace: LayerTrace, kind: Kind) -> LayerTrace:
 
 def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numbers:
     """What each head of an attention passes on after it is taken away, [head, token, v_dim]."""
-    values = text.mixed(trace, kind)
+    values = text.weighted_values(trace, kind)
     match by:
         case ByZero():
             return np.zeros_like(values)
@@ -434,8 +434,8 @@ def cut_link(text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights
     # whole, as the own run was: the same products, bit for bit
     context = replace(text.context(), interventions=interventions)
     without = run_block(text.backend, block, weights, trace.before, context, trace.layer)
-    values = text.mixed(trace, kind).copy()
-    values[:, queries] = text.mixed(without, kind)[:, queries]
+    values = text.weighted_values(trace, kind).copy()
+    values[:, queries] = text.weighted_values(without, kind)[:, queries]
     return values
 
 
@@ -450,7 +450,7 @@ def put_values(
     text: SweepText, of: Mixed, positions: Sequence[int], trace: LayerTrace, weights: Weights, kind: Kind
 ) -> Numbers:
     """What each head mixes, [head, token, v_dim], with what it mixes in another text put in at these tokens."""
-    values, tokens = text.mixed(trace, kind).copy(), list(positions)
+    values, tokens = text.weighted_values(trace, kind).copy(), list(positions)
     values[:, tokens] = of[trace.layer, kind][:, tokens]
     return values
 
@@ -479,7 +479,7 @@ def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
     after = store.embed(backend, text.tokens)
     for trace in run_layers(spec, store, backend, after, text.context(), range(len(spec.blocks))):
         for kind, _ in attentions(spec.blocks[trace.layer]):
-            by_layer[trace.layer, kind] = text.mixed(trace, kind)
+            by_layer[trace.layer, kind] = text.weighted_values(trace, kind)
         after = trace.after
     return by_layer, after
 

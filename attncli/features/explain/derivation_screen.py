@@ -192,7 +192,9 @@ class Derivation:
         columns += [(say(view, "+ bias"), step.bias)] if step.bias is not None else []
         sums = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
         columns.append((say(view, "score s"), sums))
-        rows = [[self.key(key), *(self._fixed(numbers[key]) for _, numbers in columns)] for key in self.keys_shown]
+        rows = [
+            [self.key(key), *(self._number_text(numbers[key]) for _, numbers in columns)] for key in self.keys_shown
+        ]
         return stack(title, ledger([say(view, "key"), *(name for name, _ in columns)], rows, [], view))
 
     def masked(self) -> Lines:
@@ -223,7 +225,7 @@ class Derivation:
             template = message(
                 "max = {highest}; it is subtracted so that no exponential can overflow, and cancels in the quotient"
             )
-            notes.append(say(view, template, highest=self._fixed(step.highest)))
+            notes.append(say(view, template, highest=self._number_text(step.highest)))
         if step.sink is not None:
             row_names, exponentials = [*row_names, say(view, "learned sink")], [*exponentials, step.sink]
             template = message(
@@ -236,7 +238,7 @@ class Derivation:
 
         def of_keys(numbers: Sequence[float | None]) -> list[str]:
             keys = self.keys_shown
-            return [hidden if step.shifted[key] is None else self._fixed(numbers[key]) for key in keys] + blanks
+            return [hidden if step.shifted[key] is None else self._number_text(numbers[key]) for key in keys] + blanks
 
         room = max(min(view.width - 62, 24), 0)
         columns = [
@@ -265,10 +267,10 @@ class Derivation:
             dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
             digits = adding_digits(zip(columns[:dims], output.tolist(), strict=False), view.precision)
         names = [say(view, "key"), "w", *map(str, range(dims))]
-        weights = map(self._fixed, self._with_others(self.weights))
+        weights = map(self._number_text, self._with_others(self.weights))
         texts = ([f"{value:.{digits}f}" for value in column] for column in columns[:dims])
         rows = list(zip(self._key_names(), weights, *texts, strict=True))
-        total = ["o", "", *(self._fixed(value) + " " * (digits - view.precision) for value in output[:dims])]
+        total = ["o", "", *(self._number_text(value) + " " * (digits - view.precision) for value in output[:dims])]
         title = self._title(5, "output", say(view, "O = A·V, o = Σ w_j·v_j"))
         more = (
             say(view, "dimensions 0–{last} of {total} shown; --full shows all", last=dims - 1, total=len(output))
@@ -369,7 +371,7 @@ class Derivation:
             link_sentence = say(view, template, query=query_text, key=key_text, share=percent(weights[best]))
         return stack(tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view))
 
-    def _fixed(self, value: float | None) -> str:
+    def _number_text(self, value: float | None) -> str:
         """A number with the view's digits, never -0; "" for None."""
         text = "" if value is None else f"{value:.{self.view.precision}f}"
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text

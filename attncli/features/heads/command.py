@@ -63,7 +63,7 @@ class HeadsOptions:
         analysis_option(
             help="Leave out: first, special, self, neighbours, punctuation.",
             metavar="NAMES",
-            complete=completion.several("first", "special", "self", "neighbours", "punctuation"),
+            complete=completion.comma_list("first", "special", "self", "neighbours", "punctuation"),
         ),
     ] = None
     renormalise: Annotated[
@@ -78,7 +78,7 @@ class HeadsOptions:
         analysis_option(
             help="Add rollout, flow, similarity, circuits.",
             metavar="NAMES",
-            complete=completion.several("rollout", "flow", "similarity", "circuits"),
+            complete=completion.comma_list("rollout", "flow", "similarity", "circuits"),
         ),
     ] = None
     directions: Annotated[

@@ -95,13 +95,13 @@ class HeadsRequest(Struct, frozen=True):
     regions: tuple[Region, ...] = ()
 
     @property
-    def measured(self) -> list[Metric]:
-        """The metrics, with that which the heads are sorted by. Raises UsageError for an unknown name."""
+    def metrics_needed(self) -> list[Metric]:
+        """The metrics asked for, and the one that heads are sorted by. Raises UsageError for an unknown name."""
         names = (*self.metrics, *((self.sort,) if self.sort else ()))
         return list({metric.name: metric for metric in map(column_metric, names)}.values())
 
     @property
-    def whole(self) -> bool:
+    def needs_whole_weights(self) -> bool:
         """Whether this needs the whole weights of a layer at once, and so cannot run by blocks of rows."""
         return self.words or self.moved or bool(self.across)
 
@@ -124,9 +124,9 @@ class _LayerTally:
         side: int | None,
     ) -> None:
         self.layer, self.heads = layer, heads
-        names = [metric.name for metric in request.measured]
+        names = [metric.name for metric in request.metrics_needed]
         needed = (*(NEEDED if request.labels else ()), *(("sink",) if SINK_RATE in names else ()))
-        of_weights = [metric for metric in request.measured if metric.name not in CORPUS_METRICS]
+        of_weights = [metric for metric in request.metrics_needed if metric.name not in CORPUS_METRICS]
         self.tally = Tally(len(heads), (*of_weights, *needed), facts)
         self.links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
         self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
@@ -147,7 +147,7 @@ class _LayerTally:
     ) -> list[HeadMetrics]:
         """One part of the document for each head."""
         results: dict[str, Measured] = self.tally.result()
-        results |= measure_layer(model, trace, self.heads, [metric.name for metric in request.measured], results)
+        results |= measure_layer(model, trace, self.heads, [metric.name for metric in request.metrics_needed], results)
         names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)
         metric_results = {name: results[name] for name in names if name != MASSIVE}
         by = None if request.sort is None else column_metric(request.sort).name
@@ -238,7 +238,7 @@ def heads(
         tuple(directions), sort, rising, tuple(regions),
     )  # fmt: skip
     tokens = model.encode(text) if tokens is None else tokens
-    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.whole else None
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.needs_whole_weights else None
     run_request = RunRequest(layers, heads, matrices=maps and rows is None)
     expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows)
     on_cost(expected, len(tokens))
@@ -274,7 +274,7 @@ def heads_document(
     n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
     Raises UsageError for an order by `massive`, which is a layer's.
     """
-    needs_words = any(metric.needs == "words" for metric in request.measured)
+    needs_words = any(metric.needs == "words" for metric in request.metrics_needed)
     if request.sort is not None and column_metric(request.sort).name == MASSIVE:
         raise UsageError("massive is a layer's, and heads have none to be sorted by", expected="another metric")
     words = merged_words(tokens, text) if request.words else None
@@ -337,7 +337,7 @@ def heads_document(
                 moved_metrics = _moved_metrics(model, trace, row_tokens, facts, request, heads, words)
         warnings += overflow(model.backend, trace)
         parts = now.parts(model, trace, request, repeats)
-        if any(metric.name == MASSIVE for metric in request.measured):
+        if any(metric.name == MASSIVE for metric in request.metrics_needed):
             massive.append(LayerMassive(layer=trace.layer, massive=int(massive_counts(model.backend, trace)[0])))
         if rows is None and request.maps:
             parts = [replace(part, weights=weights[place]) for place, part in enumerate(parts)]

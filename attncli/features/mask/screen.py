@@ -238,7 +238,7 @@ def _masks(document: MaskDocument, view: View) -> Lines:
     return _draw_masks(document.masks, view) if document.combined is None else _draw_side_by_side(document.masks, view)
 
 
-def _combined(document: MaskDocument, view: View) -> Lines:
+def _combined_mask(document: MaskDocument, view: View) -> Lines:
     """What several masks show together, drawn large; nothing for one."""
     if document.combined is None:
         return Lines()
@@ -247,7 +247,7 @@ def _combined(document: MaskDocument, view: View) -> Lines:
 
 MASK_PARTS: Parts[MaskDocument] = (
     ScreenPart("masks", _masks),
-    ScreenPart("combined", _combined),
+    ScreenPart("combined", _combined_mask),
     ScreenPart("counts", _counts),
     ScreenPart("bias", _bias),
     ScreenPart("layers", _layers),

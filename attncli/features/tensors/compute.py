@@ -245,7 +245,7 @@ def tensors_document(
             empty = backend.numpy(streamed.empty)[list(heads)]
         else:
             weights = stage_values["weights"][place][list(heads)]
-            captured_heads.whole(weights, stage_values["masked"][place][list(heads)] != -np.inf)
+            captured_heads.add_weights(weights, stage_values["masked"][place][list(heads)] != -np.inf)
             empty = backend.numpy(trace.empty)[place][list(heads)]
         results = captured_heads.metrics()
         parts = []
@@ -370,8 +370,8 @@ class CapturedHeads:
         self._feeder = RowFeeder(backend, consumers, TokenFacts(), keys, heads=heads, offset=offset)
         self._offset = offset
 
-    def whole(self, weights: Floats, visible: Bools) -> None:
-        """Take the chosen heads' weights [head, query, key] at once, and which keys they see."""
+    def add_weights(self, weights: Floats, visible: Bools) -> None:
+        """Measure the chosen heads' weights [head, query, key] at once; visible: which keys they see."""
         self._feeder.whole(np.nan_to_num(weights.astype(np.float64)), visible)
 
     def stream_rows(

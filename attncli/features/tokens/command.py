@@ -37,7 +37,7 @@ def tokens(
         checkpoint = request.model_name(environment, RunSetup(model), text.tokenizer)
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
         for source_text in request.texts(environment, text, tokenizer=tokenizer):
-            token_list = request.encoded(tokenizer, source_text)
+            token_list = request.encode_text(tokenizer, source_text)
             yield compute_tokens(source_text.text, tokenizer, name=checkpoint or "", tokens=token_list)
 
     write_documents(documents(), output, environment, view, several=text.lines)

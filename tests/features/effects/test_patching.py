@@ -90,9 +90,9 @@ def test_a_difference_needs_a_target() -> None:
 
 
 def test_what_is_measured_is_told_with_digits_that_tell_both_texts_apart() -> None:
-    from attncli.features.effects.screen import _unlike
+    from attncli.features.effects.screen import _distinct_number_texts
 
-    assert _unlike(1.0, 0.99999) == ["1", "0.99999"]
-    assert _unlike(0.5, 0.25) == ["0.5", "0.25"]
-    assert _unlike(1.0, 1.0) == ["1", "1"]
-    assert len(set(_unlike(1.0, 1.0 - 2**-53))) == 2
+    assert _distinct_number_texts(1.0, 0.99999) == ["1", "0.99999"]
+    assert _distinct_number_texts(0.5, 0.25) == ["0.5", "0.25"]
+    assert _distinct_number_texts(1.0, 1.0) == ["1", "1"]
+    assert len(set(_distinct_number_texts(1.0, 1.0 - 2**-53))) == 2
