@@ -107,6 +107,7 @@ def write_page(document: Document, path: str | Path, lang: str) -> None:
 
 
 def _screen(document: Document, view: View) -> Lines:
+    """A document drawn for a terminal by the screen of its schema."""
     from attncli.draw.screen_header import screen_of
 
     return screen_of(document.schema).screen(document, view)
@@ -219,6 +220,7 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
 def _heads(
     backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
 ) -> Iterator[HeadRecord]:
+    """A record of each head's scores and weights, for every attention in the leading axes of the stages."""
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
         own_stages = {

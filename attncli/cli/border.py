@@ -240,6 +240,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
             at_once(environment.stop_signal, None)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        """End the process, at once where nothing may be raised. Raises KeyboardInterrupt, ProcessStopped."""
         environment.stop_signal = number
         for signal_number in handlers_before:
             signal.signal(signal_number, at_once)

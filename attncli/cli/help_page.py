@@ -327,6 +327,7 @@ class _Page:
         return wrap(text, max(self._width - margin, 20))
 
     def _paint(self, text: str, style: str) -> str:
+        """The text in a terminal's style, plain on a page without colours."""
         return f"\x1b[{style}m{text}\x1b[0m" if self._is_colored and style and text else text
 
 

@@ -221,6 +221,7 @@ class PlainValue:
         return [self._read(part, param, ctx) for part in value] if several else self._read(value, param, ctx)
 
     def _read(self, value: Any, param: Any, ctx: Any) -> Any:
+        """One value converted to the parameter's type. Raises UsageError."""
         try:
             return self.kind(value)
         except ValueError as error:
@@ -517,6 +518,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     parameters = spread(function)
 
     def command(**values: Any) -> Any:
+        """The function, called with its option groups built from the values of single options."""
         groups_built = {}
         for name, group in groups.items():
             group_values = {item.name: values.pop(item.name) for item in offered_fields(hints[name], group)}

@@ -43,6 +43,7 @@ def progress(
     bars: list[Progress] = []
 
     def report(share: float) -> None:
+        """Show the share done, once the work has taken a while."""
         if time.monotonic() - start_time < PATIENCE or share <= 0:
             return
         from attncli.draw.safe import safe
@@ -82,6 +83,7 @@ def downloads(environment: Environment) -> Iterator[Watch | None]:
         bars: dict[str, Callable[[float], None]] = {}
 
         def report(file: str, share: float) -> None:
+            """Show the share of a file that is there; each file has a bar of its own."""
             if file not in bars:
                 stack.close()  # the file before is there
                 bars[file] = stack.enter_context(progress(environment, file))
@@ -101,6 +103,7 @@ def layers_told(environment: Environment, model: Model) -> Model:
     stack = ExitStack()
 
     def report(share: float) -> None:
+        """Tell the share of layers read to the work that is watched; where none is, show a bar until all are."""
         if environment.layers is None and share < 1:
             environment.endings.push(stack)
             stack.enter_context(progress(environment, "reading the layers", layers=True))

@@ -37,27 +37,36 @@ class TextTokens(Protocol):
     """A document of a text cut into tokens."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The text as it was typed."""
+
     @property
-    def tokens(self) -> Sequence[TokenRow]: ...
+    def tokens(self) -> Sequence[TokenRow]:
+        """Its tokens, in order."""
 
 
 class ModelRun(Protocol):
     """A document of which model ran, and how."""
 
     @property
-    def model(self) -> ModelPart: ...
+    def model(self) -> ModelPart:
+        """The model: its name, sizes, and where its weights come from."""
+
     @property
-    def attention(self) -> AttentionPart: ...
+    def attention(self) -> AttentionPart:
+        """The conventions of its attention, such as mask and positions."""
+
     @property
-    def warnings(self) -> Sequence[str] | UnsetType: ...
+    def warnings(self) -> Sequence[str] | UnsetType:
+        """Sentences of warning; UNSET for none."""
 
 
 class AboutText(TextTokens, ModelRun, Protocol):
     """A document of one text through a model: `documents.Header` with its warnings."""
 
     @property
-    def pieces(self) -> Sequence[TokenRow] | UnsetType: ...
+    def pieces(self) -> Sequence[TokenRow] | UnsetType:
+        """The tokens that words were merged from; UNSET where tokens stay as they are."""
 
 
 SIDE = 11

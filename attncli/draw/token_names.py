@@ -238,6 +238,7 @@ def capitalize_sentences(write: Callable[Arguments, Iterable[str]]) -> Callable[
 
     @wraps(write)
     def sentences(*arguments: Arguments.args, **settings: Arguments.kwargs) -> list[str]:
+        """The sentences as a list, each with a capital letter."""
         return [capitalize(text) for text in write(*arguments, **settings)]
 
     return sentences

@@ -159,6 +159,7 @@ def show_effects(walk: Walk) -> None:
     walk.state = state.sees("effects")
 
     def compute(work: Work) -> Callable[[], None]:
+        """Run the model without the head, without the link and, asked again, without each head. Gives what shows it."""
         head = source.effects(state.query, place, None, work.report)
         try:
             cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
@@ -168,6 +169,7 @@ def show_effects(walk: Walk) -> None:
         every = source.effects(state.query, None, None, work.report) if is_asked_again else earlier_effects
 
         def take() -> None:
+            """Show these effects."""
             walk.effects = HeadEffects(place, state.query, state.key, head, cut_document, every)
             walk.follow()
 
@@ -188,6 +190,7 @@ def _run_and_go(walk: Walk, source: LiveSource, place: Callable[[State, LoadedRu
     """Run a source, then go to a place of its run."""
 
     def go() -> None:
+        """Move to that place of the run that is there now."""
         walk.state = place(walk.state, walk.known_run)
 
     walk.run(source, then=go)
@@ -223,6 +226,7 @@ def merge_or_split_words(walk: Walk, *, then: Callable[[], None] = lambda: None)
     state = walk.state  # the run may have fewer words than this one has
 
     def finish() -> None:
+        """Move back to the same words, then do what follows."""
         now = replace(walk.state, query=state.query, key=state.key)
         walk.state = same_words(now, before, walk.known_run)
         then()
@@ -235,6 +239,7 @@ def add_token(walk: Walk) -> None:
     source = live_source(walk.source, NO_MORE_TEXT)
 
     def generate(work: Work) -> Callable[[], None]:
+        """Make the text longer by one token. Gives what runs the longer text."""
         new_source = source.longer(work.report)
         return lambda: _run_and_go(walk, new_source, _at_last_query)
 
@@ -266,6 +271,7 @@ def _arrow_move(layers: int, heads: int) -> Move:
     """What an arrow does: so many layers or heads on, or words on; in a long part, lines on."""
 
     def move(state: State, extent: Extent) -> State:
+        """The state moved by the arrow to another head, word or line."""
         if state.focus == "heads":
             return by_head(state, extent, layers, heads)
         if state.sight in ("search", "effects"):
@@ -287,6 +293,7 @@ def _end_move(sign: int) -> Move:
     """What Home (−1) and End (1) do: to the first or the last head of the layer, word of the row, or line."""
 
     def move(state: State, extent: Extent) -> State:
+        """The state moved to the first or last head, word or line."""
         far = sign * 1_000_000
         if state.focus == "heads":
             return by_head(state, extent, 0, far)
@@ -365,6 +372,7 @@ def next_tour_stop(walk: Walk) -> None:
         walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
         def begin() -> None:
+            """Begin the tour at its first stop."""
             walk.tour, walk.state = 0, at_stop(begin_tour(walk.state, walk.known_run), 0)
 
         walk.has_merged_words = source.words
@@ -417,11 +425,12 @@ def _save_in_background(walk: Walk, path: Path) -> None:
     """Write what is looked at now, in a thread of its own."""
     source, state, effects = walk.source, walk.state, walk.effects
 
-    def write(work: Work) -> Callable[[], None]:
+    def save_file(work: Work) -> Callable[[], None]:
+        """Write the file. Gives what says so."""
         save(path, source, state, effects, lang=walk.view.lang)
         return walk.when_done(lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name)))
 
-    walk.begin("save", write)
+    walk.begin("save", save_file)
 
 
 def take_answer(walk: Walk, question: Question, text: str) -> None:

@@ -58,6 +58,7 @@ def explore(
     environment.layers = silent
 
     def load(name: str) -> Model:
+        """Load the model of this name without notes or bars."""
         return request.model(quiet, RunSetup(ModelOptions(model=name), compute=setup.compute))
 
     app = Explorer(source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal)

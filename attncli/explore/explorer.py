@@ -369,6 +369,7 @@ class Explorer(App[None]):
         assert loop is not None
 
         def post(callback: Callable[[], None]) -> None:
+            """Have a function called in the screen's thread."""
             if not loop.is_closed():  # who leaves does not wait for work
                 loop.call_soon_threadsafe(self.call_later, callback)
 

@@ -203,6 +203,7 @@ class Walk:
         """What a job returns: the work is over, something is taken in, and it is drawn."""
 
         def finish() -> None:
+            """End the work, take in what it gave, and draw."""
             self.work = None
             act()
             self.stage.draw()

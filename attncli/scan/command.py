@@ -276,6 +276,7 @@ class _Counter:
         self._start_time = time.monotonic()
 
     def add(self, texts: int) -> None:
+        """Count so many more texts as done, and tell the share."""
         self._done += texts
         self.tell(min(self._done / self._all, 1.0))
 

@@ -265,6 +265,7 @@ class RayCluster:
         deaths: dict[int, int] = defaultdict(int)
 
         def give(actor: Any) -> None:
+            """Have a worker compute the next waiting shard."""
             shard = waiting.popleft()
             running[actor.shard.remote(shard)] = actor, shard
 

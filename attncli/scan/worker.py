@@ -187,6 +187,7 @@ class Layers:
         tallies: dict[int, tuple[Tally, RowFeeder]] = {}
 
         def block(layer: int, kind: str, rows: RowBlock) -> None:
+            """Measure one block of query rows, [head, row, key], of a layer's self-attention."""
             if kind != "self":
                 return
             if layer not in tallies:

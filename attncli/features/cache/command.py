@@ -69,6 +69,7 @@ def cache(
     hint = message("a shorter text, or fewer policies")
 
     def documents() -> Iterator[CacheDocument]:
+        """The one document: what each policy keeps of the text, at each budget."""
         source_text = request.one_text(environment, text)
         with request.errors_located_in(source_text):
             tokens = request.tokens_of(loaded_model, source_text)

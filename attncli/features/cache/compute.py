@@ -265,7 +265,7 @@ class _WholeRun:
         return round(self._bytes[place])
 
     def share_kept(self, place: int) -> float | None:
-        """The share that a policy keeps of what the last token looks at, the mean over heads; None where no head has one."""
+        """The share that a policy keeps of what the last token looks at, the mean over heads; None without any."""
         values = np.concatenate(self._kept[place])
         return _finite_or_none(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
 

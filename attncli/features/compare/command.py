@@ -263,6 +263,7 @@ def compare(
         return request.regions_of(environment, regions, text, tokens_of(document.tokens))
 
     def documents() -> Iterator[CompareDocument]:
+        """The first run's document compared with each of the others."""
         from attncli.features.compare.compute import compare as compute_compare
 
         name, first, text = next(runs)
@@ -437,6 +438,7 @@ def _run_side(
         recording = Recording(loaded_model, tokens, heads) if recordable(loaded_model, words=False) else None
 
     def refuse(expected: CostEstimate, count: int) -> None:
+        """Refuse a run that needs too much memory, or whose JSON is too long. Raises LimitError."""
         request.refuse_memory(expected.peak, side.setup.compute, "a shorter text, --layer or --head")
         if output.json or output.ndjson:
             refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")

@@ -352,6 +352,7 @@ def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple
     )
 
     def rule(mask: Mask) -> Rule:
+        """An attention's rule under this mask: scores scaled by 1/√d_k."""
         return Rule(scale=sizes.d_k**-0.5, mask=mask)
 
     def stream_mask(mask: Mask) -> Callable[[], object]:

@@ -35,6 +35,7 @@ def cost_rows(document: CostDocument) -> Iterable[list[object]]:
 
 
 def _title(document: CostDocument, view: View) -> Lines:
+    """The tokens and the sizes of the layer, warnings, and what a multiply-add is."""
     heads = localize(count_phrase(document.heads, "head"), view)
     facts = [f"d_model {document.d_model}", heads, f"d_k {document.d_k}", f"d_v {document.d_v}", safe(document.dtype)]
     title = say(view, plural("attention over {count:,} token", "attention over {count:,} tokens", count=document.n))

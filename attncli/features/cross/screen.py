@@ -41,6 +41,7 @@ def _heads_of(document: CrossDocument) -> list[tuple[int, CrossHead]]:
 
 
 def _header(document: CrossDocument, view: View) -> Lines:
+    """Both texts, which model ran, and how many queries and keys there are."""
     text = f"{document.query_text} → {document.key_text}"
     title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
     counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
@@ -48,6 +49,7 @@ def _header(document: CrossDocument, view: View) -> Lines:
 
 
 def _tokens(document: CrossDocument, view: View) -> Lines:
+    """The tokens of the queries' text, then those of the keys'."""
     values = (
         message("values from: {value_text}", value_text=document.value_text) if document.value_text is not None else ""
     )
@@ -57,6 +59,7 @@ def _tokens(document: CrossDocument, view: View) -> Lines:
 
 
 def _maps(document: CrossDocument, view: View) -> Lines:
+    """A picture of each head's weights, query × key, side by side."""
     heads = _heads_of(document)
     several = len({layer for layer, _ in heads}) > 1
     maps = [head_map(layer, head.head, visible(head.weights, head.scores), several=several) for layer, head in heads]
@@ -66,6 +69,7 @@ def _maps(document: CrossDocument, view: View) -> Lines:
 
 
 def _links(document: CrossDocument, view: View) -> Lines:
+    """The strongest weights as a table: query, key and a bar, with the head where there are several."""
     queries, keys = _query_and_key_names(document)
     note = message("weight of a key in its query's row; bars from 0 to 1")
     place = layer_and_head if len(_heads_of(document)) != 1 else None

@@ -195,6 +195,7 @@ def ablate(
     link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
 
     def documents() -> Iterator[AblateDocument]:
+        """One document per text: what taking heads away, or cutting a link, changes in it."""
         single = (output.json and not is_over_texts) or output.svg is not None or page.html is not None
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
@@ -374,6 +375,7 @@ def logits(
     single = output.json or output.svg is not None or page.html is not None
 
     def documents() -> Iterator[LogitsDocument]:
+        """One document per text: the parts that the logit of a token is the sum of."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)

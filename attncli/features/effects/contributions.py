@@ -660,6 +660,7 @@ class _SourceSplit:
         return {LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads}
 
     def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:
+        """What one head brought: each token that is shown alone, after all others as one part."""
         head = self._heads[part]
         sides, alone = head.sides, head.brings & (head.sizes >= self._least)
         without = {name: values for side in sides.values() for name, values in side.weights_without.items()}

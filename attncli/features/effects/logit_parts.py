@@ -339,6 +339,7 @@ def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
     vectors: list[tuple[int | None, LensStage, Floats]] = []
 
     def add(layer: int | None, stage: LensStage, array: Array) -> None:
+        """Keep the vector of a stage of a layer as float64, to be read by the lens."""
         vectors.append((layer, stage, float64(backend, array)))
 
     hidden = model.store.embed(backend, text.tokens)

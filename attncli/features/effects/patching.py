@@ -169,6 +169,7 @@ class _PatchReading(Struct, frozen=True, eq=False):
 
     @property
     def predicts(self) -> bool:
+        """Whether next tokens are measured."""
         return self.patching.predicts
 
     def rows(self, count: int) -> slice:

@@ -561,6 +561,7 @@ def text(
         return
 
     def documents() -> Iterator[ExplainDocument]:
+        """One explanation per text."""
         for source_text in request.texts(environment, text):
             with request.errors_located_in(source_text):
                 yield document_of(source_text)

@@ -78,6 +78,7 @@ def find(
     quiet_overlaps = replace(environment, quiet=True)
 
     def documents() -> Iterator[FindDocument]:
+        """One document per text: the heads in which the link is strong."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 layers, heads = layers_and_heads(loaded_model, setup.model)

@@ -98,6 +98,7 @@ def write_continuations(
     single = output.json or page.html is not None
 
     def documents() -> Iterator[GenerateDocument]:
+        """One document per text: its continuation, and what each new token looks at."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text), progress(environment, "generating") as on_progress:
                 tokens = request.tokens_of(loaded_model, source_text)

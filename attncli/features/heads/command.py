@@ -176,6 +176,7 @@ def heads(
         foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
 
     def documents() -> Iterator[HeadsDocument]:
+        """One document per text: the metrics, links and labels of its heads."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 recording = page_recording(page, loaded_model, source_text, comparison.heads, words=comparison.words)

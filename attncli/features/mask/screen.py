@@ -214,6 +214,7 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
     combined, total = document.combined, f"{document.n**2:,}"
 
     def counts(part: MaskPart) -> dict[str, str]:
+        """The values of a sentence about a mask: its visible pairs, all pairs, and the share."""
         return {"pairs": f"{part.pairs:,}", "total": total, "share": percent(part.share, 1)}
 
     for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():

@@ -171,6 +171,7 @@ def run(
         return document if tables else runs.without_tables(document)
 
     def documents() -> Iterator[RunDocument]:
+        """One document per text, or per text of a batch padded to one length; its page is written on the way."""
         sources = request.texts(environment, text, single=single)
         for source_text, padded in (
             _together(loaded_model, list(sources), setup) if batch else ((source_text, None) for source_text in sources)

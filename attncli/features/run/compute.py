@@ -505,6 +505,7 @@ class SavedStages:
             self._stages(f"layers.{trace.layer}.cross", trace.cross)
 
     def _stages(self, prefix: str, trace: LayerTrace) -> None:
+        """Keep the stages of one attention that are saved, by `prefix` and the stage's name."""
         for name in SAVED:
             if name in trace.stages:
                 self.tensors[f"{prefix}.{name}"] = np.ascontiguousarray(self.backend.numpy(trace.stages[name]))

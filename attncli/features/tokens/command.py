@@ -32,6 +32,7 @@ def tokens(
     view = validate_options(output, environment)
 
     def documents() -> Iterator[TokensDocument]:
+        """One document per text: its tokens."""
         from attncli.features.tokens.compute import tokens as compute_tokens
 
         checkpoint = request.model_name(environment, RunSetup(model), text.tokenizer)

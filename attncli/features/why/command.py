@@ -68,6 +68,7 @@ def why(
     single = output.json or output.svg is not None or page.html is not None
 
     def documents() -> Iterator[WhyDocument]:
+        """One document per text: the parts that the link's score is the sum of."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 with progress(environment, "taking the score apart") as on_progress:

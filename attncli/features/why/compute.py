@@ -325,6 +325,7 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
         )
 
     def weight(link: Link, key: int) -> float:
+        """The weight of a key in the row of a link's query; −1 where the mask hides it."""
         return weights.get((link.layer, link.kind, link.head, link.query, key), -1.0)
 
     first = max(links, key=lambda link: weight(link, link.key))
@@ -544,6 +545,7 @@ def _part_row(
     stream = part.stream
 
     def weight(name: str) -> float | None:
+        """The link's weight without this part on the side of this name; None where it is not known."""
         value = without.get(name)
         return None if value is None or np.isnan(value) else value
 

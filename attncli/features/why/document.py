@@ -167,15 +167,24 @@ class NamedPart(Protocol):
     """What a part of a score is named by."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """What wrote the part: head, feed_forward or the like."""
+
     @property
-    def layer(self) -> int | None: ...
+    def layer(self) -> int | None:
+        """The layer that the part belongs to; None for one of no layer."""
+
     @property
-    def attention(self) -> str | None: ...
+    def attention(self) -> str | None:
+        """Of a head or a bias: which attention of its layer, self or cross; else None."""
+
     @property
-    def head(self) -> int | None: ...
+    def head(self) -> int | None:
+        """Of a head or a bias: the head's number in its layer; else None."""
+
     @property
-    def place(self) -> str | None: ...
+    def place(self) -> str | None:
+        """Where in its layer a norm sits, or which share of a bias or head it is; None for other parts."""
 
 
 def is_of_source(part: WhyPart, document: WhyDocument) -> bool:
