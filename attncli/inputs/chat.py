@@ -426,6 +426,7 @@ def _time_limit(template: ChatTemplate) -> Iterator[None]:
     before = sys.gettrace()
 
     def on_line(frame: object, event: str, argument: object) -> Any:
+        """Raise LimitError once the time is up; called at every line that the template runs."""
         del frame, event, argument
         if time.monotonic() > end:
             raise LimitError(
@@ -464,6 +465,7 @@ def _jinja_environment() -> Any:
         intercepted_binops = frozenset(("*", "**", "%"))
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            """The value of an operator of the template. Raises _BeyondError where it would be too large."""
             sizes = [len(side) if isinstance(side, str | list | tuple) else abs(side or 0) for side in (left, right)]
             if operator == "**" and (sizes[0] > 1000 or sizes[1] > 100):
                 raise _BeyondError(message("a power too large"))
@@ -474,12 +476,14 @@ def _jinja_environment() -> Any:
             return super().call_binop(context, operator, left, right)
 
         def wrap_str_format(self, value: Any) -> Any:
+            """`str.format` within the sandbox. Raises _BeyondError for widths too large."""
             wrapped = super().wrap_str_format(value)
             if wrapped is not None and re.search(r"[0-9]{6}|\{[^}]*\{", value.__self__):
                 raise _BeyondError(message("a width too large"))
             return wrapped
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            """Whether a template may use an attribute: none that pads a text."""
             pads = ("center", "expandtabs", "ljust", "rjust", "zfill")
             if isinstance(obj, str) and attr in pads:
                 return False
@@ -515,6 +519,7 @@ def _jinja_environment() -> Any:
 
     def to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None,
                 sort_keys: bool = False) -> str:  # fmt: skip
+        """A value as JSON, characters beyond ASCII as they are: the filter `tojson` of templates."""
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     environment = TemplateSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])

@@ -55,12 +55,14 @@ def _bf16(raw: Bytes, out: Floats) -> None:
 
 
 def _q4_0(raw: Bytes, out: Floats) -> None:
+    """Q4_0: 32 integers of four bits less 8, times a scale (float16)."""
     out[:] = nibbles(raw[:, 2:], 16)
     out -= 8
     out *= half(raw, 0)
 
 
 def _q4_1(raw: Bytes, out: Floats) -> None:
+    """Q4_1: 32 integers of four bits, times a scale, plus an offset (float16 both)."""
     out[:] = nibbles(raw[:, 4:], 16)
     out *= half(raw, 0)
     out += half(raw, 2)
@@ -72,23 +74,27 @@ def _fifth_bits(raw: Bytes) -> Bytes:
 
 
 def _q5_0(raw: Bytes, out: Floats) -> None:
+    """Q5_0: 32 integers of five bits less 16, times a scale (float16)."""
     out[:] = nibbles(raw[:, 6:], 16) | _fifth_bits(raw[:, 2:6])
     out -= 16
     out *= half(raw, 0)
 
 
 def _q5_1(raw: Bytes, out: Floats) -> None:
+    """Q5_1: 32 integers of five bits, times a scale, plus an offset (float16 both)."""
     out[:] = nibbles(raw[:, 8:], 16) | _fifth_bits(raw[:, 4:8])
     out *= half(raw, 0)
     out += half(raw, 2)
 
 
 def _q8_0(raw: Bytes, out: Floats) -> None:
+    """Q8_0: 32 signed integers of eight bits, times a scale (float16)."""
     out[:] = raw[:, 2:].view(np.int8)
     out *= half(raw, 0)
 
 
 def _q2_k(raw: Bytes, out: Floats) -> None:
+    """Q2_K: 256 integers of two bits; each 16 have a scale and an offset of four bits."""
     parts = out.reshape(len(raw), 16, 16)
     scales = raw[:, :16]
     parts[:] = ((raw[:, 16:80].reshape(len(raw), 2, 1, 32) >> FOURTHS) & 3).reshape(parts.shape)
@@ -97,6 +103,7 @@ def _q2_k(raw: Bytes, out: Floats) -> None:
 
 
 def _q3_k(raw: Bytes, out: Floats) -> None:
+    """Q3_K: 256 integers of three bits, signed; each 16 have a scale of six bits."""
     parts, count = out.reshape(len(raw), 16, 16), len(raw)
     low, high = raw[:, 96:104], raw[:, 104:108]
     scales = ((low[:, None] >> PAIR) & 15).reshape(count, 16)
@@ -121,6 +128,7 @@ def _scale_k(raw: Bytes, parts: Floats) -> None:
 
 
 def _q4_k(raw: Bytes, out: Floats) -> None:
+    """Q4_K: 256 integers of four bits; each 32 have a scale and an offset of six bits."""
     parts, packed = out.reshape(len(raw), 4, 2, 32), raw[:, 16:].reshape(len(raw), 4, 32)
     parts[:, :, 0] = packed & 15
     parts[:, :, 1] = packed >> 4
@@ -128,6 +136,7 @@ def _q4_k(raw: Bytes, out: Floats) -> None:
 
 
 def _q5_k(raw: Bytes, out: Floats) -> None:
+    """Q5_K: 256 integers of five bits; each 32 have a scale and an offset of six bits."""
     parts = out.reshape(len(raw), 8, 32)
     high = (raw[:, None, 16:48] >> BITS) & 1
     parts[:] = nibbles(raw[:, 48:], 32).reshape(parts.shape) | high << np.uint8(4)
@@ -135,6 +144,7 @@ def _q5_k(raw: Bytes, out: Floats) -> None:
 
 
 def _q6_k(raw: Bytes, out: Floats) -> None:
+    """Q6_K: 256 integers of six bits less 32; each 16 have a scale of eight bits."""
     count = len(raw)
     low, high = raw[:, :128].reshape(count, 2, 2, 32), raw[:, 128:192].reshape(count, 2, 32)
     six = np.empty((count, 2, 4, 32), np.uint8)
@@ -149,11 +159,13 @@ def _q6_k(raw: Bytes, out: Floats) -> None:
 
 
 def _iq4_nl(raw: Bytes, out: Floats) -> None:
+    """IQ4_NL: 32 numbers of a table of 16 (NONLINEAR), times a scale (float16)."""
     np.take(NONLINEAR, nibbles(raw[:, 2:], 16), out=out, mode="clip")
     out *= half(raw, 0)
 
 
 def _iq4_xs(raw: Bytes, out: Floats) -> None:
+    """IQ4_XS: 256 numbers of a table of 16 (NONLINEAR); each 32 have a scale of six bits."""
     count = len(raw)
     high = np.ascontiguousarray(raw[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16) & 3
     low = (raw[:, 4:8, None] >> PAIR[:, 0] & 15).reshape(count, 8)

@@ -151,6 +151,7 @@ class _PackedMatrices:
         return int(value)
 
     def _setting_error(self, key: str, value: object, expected: str) -> UnsupportedError:
+        """The error about a setting in config.json whose value is not supported."""
         return UnsupportedError(
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=repr(value)[:80]
         )

@@ -205,6 +205,7 @@ def _is_inside(text: str, begin: int, end: int) -> bool:
 
 
 def _is_letter(char: str) -> bool:
+    """Whether a character is a letter, or a mark that belongs to the one before."""
     return char.isalpha() or extends(char)
 
 
@@ -235,9 +236,11 @@ class BuiltinTokenizer(ABC):
         return tokens
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        """Raises UsageError: these tokens have no ids."""
         raise _no_ids_error(self.name)
 
     def text_of(self, ids: Sequence[int]) -> str:
+        """Raises UsageError: these tokens have no ids."""
         raise _no_ids_error(self.name)
 
 
@@ -274,10 +277,12 @@ class CharTokenizer(BuiltinTokenizer):
             yield start, end, text[start:end], ord(text[start]) if end - start == 1 else None
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        """A character for each code point. Raises InputError for an id that is none."""
         _check_ids(ids, LAST_CODE_POINT, message("a code point"))
         return [Token(index, chr(code), code, None, None) for index, code in enumerate(ids)]
 
     def text_of(self, ids: Sequence[int]) -> str:
+        """The characters of these code points. Raises InputError for an id that is none."""
         _check_ids(ids, LAST_CODE_POINT, message("a code point"))
         return "".join(map(chr, ids))
 
@@ -294,10 +299,12 @@ class ByteTokenizer(BuiltinTokenizer):
                 yield place, place + 1, _byte_text(byte), byte
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        """A token for each byte. Raises InputError for an id above 255."""
         _check_ids(ids, 0xFF, message("a byte"))
         return [Token(index, _byte_text(byte), byte, None, None) for index, byte in enumerate(ids)]
 
     def text_of(self, ids: Sequence[int]) -> str:
+        """The text that these bytes are in UTF-8, with U+FFFD for those that are none."""
         _check_ids(ids, 0xFF, message("a byte"))
         return bytes(ids).decode("utf-8", "replace")
 
@@ -387,9 +394,11 @@ class ShiftedTokenizer(Struct, frozen=True):
         return [first, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        """The tokens of these ids, without a start token."""
         return self.tokenizer.ids_to_tokens(ids)
 
     def text_of(self, ids: Sequence[int]) -> str:
+        """The text of these ids, a start token among them or not."""
         return self.tokenizer.text_of(ids)
 
 
@@ -413,7 +422,9 @@ class IdsOnly(Struct, frozen=True):
         )
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        """A token `#ID` for each id, of which nothing more is known."""
         return [Token(index, f"#{code}", code, None, None) for index, code in enumerate(ids)]
 
     def text_of(self, ids: Sequence[int]) -> str:
+        """Each id as ` #ID`: what it spells is not known."""
         return "".join(f" #{code}" for code in ids)

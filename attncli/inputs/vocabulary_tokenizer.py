@@ -123,6 +123,7 @@ class PieceTokenizer:
         hf = self._without_added if as_text else self.hf
 
         def tokens_of(piece: str) -> list[Token]:
+            """The tokens of a piece, with none added at its beginning or end."""
             encode = hf.encode_batch
             encoding = _run_timed(lambda: encode([piece], add_special_tokens=False)[0], self.name)
             return self._tokens(encoding, (piece,))

@@ -107,12 +107,14 @@ def _new_folder(folder: Path) -> Iterator[None]:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
+    """Delete those of the folders that are empty."""
     for path in folders:
         with suppress(OSError):
             path.rmdir()
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:
+    """Write values as an indented JSON file, whole or not at all."""
     with atomic_writer(path) as file:
         file.write((json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 

@@ -211,6 +211,7 @@ class Config:
         return value
 
     def _value_error(self, keys: Sequence[str], value: object, expected: str) -> InputError:
+        """The error about the first of the keys that is set, whose value is not what was expected."""
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
         return InputError(
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=_value_text(value)
@@ -472,7 +473,7 @@ def _llama3(inside: Config, original: int) -> Llama3:
 
 
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
-    """YaRN. longest, original: positions after and before it. by_kind: whether the config has RoPE by kind of layer."""
+    """YaRN. longest, original: positions after and before it. by_kind: whether other layers have their own."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims, mscale = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)

@@ -51,6 +51,7 @@ class CheckpointStore:
 
     @property
     def row_by_row(self) -> bool:
+        """Whether a token's vector depends on itself and its index alone: not where positions skip padding."""
         return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -68,6 +69,7 @@ class CheckpointStore:
         return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
+        """The tables' rows, types, positions and norm that `embed` adds up, part by part."""
         embedding, weights = self.spec.embedding, self.outer(backend)
         x, matrix = self._token_vectors(backend, tokens), weights("embed.project.weight")
 
@@ -156,6 +158,7 @@ class CheckpointStore:
         return role
 
     def bytes_read(self) -> int:
+        """How many bytes of the checkpoint have been read so far."""
         return self.checkpoint.bytes_read
 
     def _read_once(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
@@ -278,6 +281,7 @@ class CachedStore:
 
     @property
     def row_by_row(self) -> bool:
+        """As of the store whose weights are kept."""
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -286,6 +290,7 @@ class CachedStore:
             return self._store.embed(backend, tokens)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
+        """The parts of what enters layer 0, from the store whose weights are kept."""
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
@@ -301,6 +306,7 @@ class CachedStore:
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
+        """How many bytes the store whose weights are kept has read so far."""
         return self._store.bytes_read()
 
 
@@ -442,6 +448,7 @@ def load(
     operations = choose(backend, device=device, dtype=dtype, work=work)
 
     def store_of(side: Spec, bindings: Binding) -> Store:
+        """The store of a side, encoder or decoder; it keeps its weights where `hold` says so."""
         store = CheckpointStore(side, checkpoint, bindings)
         if not hold:
             return store

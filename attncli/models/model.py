@@ -205,6 +205,7 @@ class Model(Struct, frozen=True, eq=False):
         run.check_indices("layer", numbers, layer_count)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
+            """The traces of the text with these stages kept, layer by layer."""
             backend = self.compute_backend(len(tokens))
             if past:  # sums of low precision may be wider than their type: as the kept keys are
                 wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
@@ -470,6 +471,7 @@ class Model(Struct, frozen=True, eq=False):
         return replace(self, spec=spec, store=store, tokenizer=tokenizer, decoder_store=None, memory=memory)
 
     def _no_cross_attention(self, expected: str) -> UnsupportedError:
+        """The error for a model without cross-attention. expected: models that have it."""
         return UnsupportedError("a {family} model has no cross-attention", expected=expected, family=self.spec.family)
 
     def _finish_trace(
@@ -645,6 +647,7 @@ def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
 
     @np.errstate(over="ignore")
     def round_block(layer: int, kind: str, block: RowBlock) -> None:
+        """`on_block` for a block whose arrays are rounded first."""
         stages = {name: _round_stage(backend, name, array) for name, array in block.stages.items()}
         on_block(layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse)))
 

@@ -336,6 +336,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         return backend.array(self._with_positions(exact, exact.array(self._token_vectors(tokens))))
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
+        """The vectors of the tokens, and those of their positions where there are such."""
         x, exact = self._token_vectors(tokens), numpy_backend("float64")
         parts = [EmbeddingVectors("token", backend.array(x))]
         if self.spec.embedding.positions is not None:
@@ -366,6 +367,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         places = range(x.shape[-2])
 
         def learned_rows() -> Array:
+            """A seeded vector for each position, [token, d_model]."""
             names = [f"position\0{place}" for place in places]
             return exact.array(np.stack([_seeded_vector(self.seed, name, self.spec.d_model) for name in names]))
 
@@ -389,6 +391,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         return lambda role: None
 
     def bytes_read(self) -> int:
+        """The bytes of the weights, all in memory from the start."""
         return sum(array.nbytes for array in self.weights.values())
 
 

@@ -429,6 +429,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
 
     @property
     def _is_parallel(self) -> bool:
+        """Whether the feed-forward part reads what the attention reads, beside it."""
         return self.block.parallel and self.block.mlp is not None
 
     def _norm(self, place: str) -> Norm | None:

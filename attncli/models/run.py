@@ -169,6 +169,7 @@ class ProgressStore:
 
     @property
     def row_by_row(self) -> bool:
+        """As of the store whose progress is shown."""
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -176,6 +177,7 @@ class ProgressStore:
         return self._store.embed(backend, tokens)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
+        """The parts of what enters layer 0, from the store whose progress is shown."""
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
@@ -194,6 +196,7 @@ class ProgressStore:
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
+        """How many bytes the store whose progress is shown has read so far."""
         return self._store.bytes_read()
 
 
@@ -373,12 +376,12 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         """What the layer keeps of the tokens that no branch computes, the same for every branch of `hidden`."""
         backend, lead = self.trunk.backend, tuple(hidden.shape[:-2])
 
-        def earlier(*names: str) -> tuple[Array, ...]:
+        def trunk_stages(*names: str) -> tuple[Array, ...]:
             """Stages of the tokens before the branch, repeated for every branch."""
             parts = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
             return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
 
-        past: Past = {} if self.block.instead else {self.layer: earlier("k", "v")}
+        past: Past = {} if self.block.instead else {self.layer: trunk_stages("k", "v")}
         if self.block.mixer is not None:
             from attncli.mechanism.mixer import Carry, mix  # few models have one
 

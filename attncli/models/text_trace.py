@@ -90,6 +90,7 @@ class TextTrace(NotebookResult):
         return self._weights
 
     def _all_weights(self) -> Array:
+        """The weights of all layers in one array, computed anew. Raises as `weights`."""
         refusal = UnsupportedError(
             "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
         )

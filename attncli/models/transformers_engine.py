@@ -273,6 +273,7 @@ def _different_tokens(hf_model: Any) -> list[Token]:
 
 
 def _same_mask(first: Array | None, second: Array | None) -> bool:
+    """Whether two masks hide the same pairs; None, no mask, is like None alone."""
     if first is None or second is None:
         return first is second
     return first.shape == second.shape and bool((first == second).all())
@@ -352,6 +353,7 @@ class TransformersStore:
         self._read = self.size
 
     def bytes_read(self) -> int:
+        """The bytes of all weights once a text has run, 0 before."""
         return self._read
 
     def _refuse(self, *arguments: object) -> NoReturn:

@@ -255,7 +255,7 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
     torch: Any = import_module("torch")
     passages = Passages()
 
-    def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    def note_entering(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Note what a layer takes: the token vectors, its streams, and whether positions rotate."""
         rotating = kwargs.get("position_embeddings") is not None
         entering, streams = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
@@ -265,11 +265,12 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
         """Note the vectors that a module that attends takes."""
         passages.attention_input = _token_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0]
 
-    def after(module: Any, args: Any, output: Any) -> None:
+    def note_leaving(module: Any, args: Any, output: Any) -> None:
         """Note the vectors that leave a layer."""
         passages.leave(_token_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
 
-    def any_module(module: Any, args: Any, output: Any) -> None:
+    def note_linear(module: Any, args: Any, output: Any) -> None:
+        """Note the output of a linear layer: any module whose weight is a matrix, but a table."""
         weight = getattr(module, "weight", None)
         matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
         linear = matrix and not isinstance(module, torch.nn.Embedding)
@@ -277,12 +278,12 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
             passages.note_projection(args[0].numel(), output)
 
     with ExitStack() as hooks:
-        hooks.enter_context(torch.nn.modules.module.register_module_forward_hook(any_module))
+        hooks.enter_context(torch.nn.modules.module.register_module_forward_hook(note_linear))
         for module in attending:
             hooks.enter_context(module.register_forward_pre_hook(note_attention_input, with_kwargs=True))
         for layer in layers:
-            hooks.enter_context(layer.register_forward_pre_hook(before, with_kwargs=True))
-            hooks.enter_context(layer.register_forward_hook(after))
+            hooks.enter_context(layer.register_forward_pre_hook(note_entering, with_kwargs=True))
+            hooks.enter_context(layer.register_forward_hook(note_leaving))
         yield passages
 
 
@@ -483,6 +484,7 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
     usual, running = interface.get_interface, get_ident()
 
     def get_interface(functions: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        """The attention function that transformers would give, watched in the thread that runs the model."""
         eager = usual(functions, name, default)
         if get_ident() != running:  # another thread's model
             return eager

@@ -201,6 +201,7 @@ def _count_alibi_once(torch: Any, model: Any) -> None:
     once."""
 
     def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """A module's arguments, with ALiBi zero where the mask holds it already."""
         mask, alibi = kwargs.get("attention_mask"), kwargs.get("alibi")
         biased = None if mask is None else (mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)
         if alibi is not None and biased is not None and bool(biased.any()):
@@ -240,10 +241,11 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
                 args = tuple(item.double() for item in args)
             return function(*args, **kwargs)
 
-    def exact(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def in_float64(compute: Callable[..., Any]) -> Callable[..., Any]:
         """The function computed in float64; the first of several outcomes is rounded to float32."""
 
         def compute_rounded(*args: Any, **kwargs: Any) -> Any:
+            """The outcome computed in float64; the first of several is rounded to float32."""
             usual = torch.get_default_dtype()
             torch.set_default_dtype(double)
             try:
@@ -262,8 +264,8 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
     bloom: Any = import_module("transformers.models.bloom.modeling_bloom")
     formulas, slopes = dict(rotary.ROPE_INIT_FUNCTIONS), bloom.build_alibi_tensor
     try:
-        rotary.ROPE_INIT_FUNCTIONS.update({name: exact(compute) for name, compute in formulas.items()})
-        bloom.build_alibi_tensor = exact(slopes)
+        rotary.ROPE_INIT_FUNCTIONS.update({name: in_float64(compute) for name, compute in formulas.items()})
+        bloom.build_alibi_tensor = in_float64(slopes)
         for module in model.modules():
             _exact_frequencies(torch, module, Widening)
         with Widening(everything=False):
@@ -291,12 +293,12 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
     if hasattr(module, "relative_positional_encoding"):  # XLNet's sinusoids of distances
         sinusoids = module.relative_positional_encoding
 
-        def exactly(*args: Any, **kwargs: Any) -> Any:
+        def widened_sinusoids(*args: Any, **kwargs: Any) -> Any:
             """The model's own sinusoids in float64."""
             with widening(everything=True):
                 return sinusoids(*args, **kwargs)
 
-        module.relative_positional_encoding = exactly
+        module.relative_positional_encoding = widened_sinusoids
     if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
 
         def table(count: int, width: int, padding: int | None = None) -> None:  # again for a text that is longer
