@@ -227,6 +227,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
     handlers_before: dict[int, Any] = {}
 
     def at_once(number: int, frame: FrameType | None) -> None:
+        """End the process without leaving half-written files, with exit code 128 + the signal's number."""
         from attncli.inputs.files import discard_all
 
         discard_all()

@@ -58,7 +58,7 @@ def orders(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def metric(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The metrics, one of them."""
+    """A completion of one name of a metric."""
     return orders(ctx, incomplete.partition(":")[0])
 
 

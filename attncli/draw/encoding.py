@@ -168,7 +168,7 @@ def plain(rows: Iterable[Sequence[object]]) -> str:
 
 
 def comma_separated(rows: Iterable[Sequence[object]]) -> str:
-    """The same fields as `plain` has, with commas between them and quotes where they need some (RFC 4180)."""
+    """Rows of fields as CSV lines: commas between them, quotes where they need some (RFC 4180)."""
     return "".join(",".join(_quote_field(_plain_field(value)) for value in row) + "\n" for row in rows)
 
 

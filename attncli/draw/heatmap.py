@@ -100,7 +100,7 @@ def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) 
     palette, mark = palette_of(view, signed=color_scale == "signed"), sign if color_scale == "signed" else shade
 
     def piece(fraction: float) -> Piece:
-        """The cells of one fraction."""
+        """The cells of one fraction, tinted."""
         if math.isnan(fraction):
             return " " * across, ""
         if view.color and not view.ascii:

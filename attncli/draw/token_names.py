@@ -43,7 +43,7 @@ class NamedToken(Protocol):
 
     @property
     def text(self) -> str:
-        """What it is called."""
+        """The token's text."""
 
     @property
     def unknown(self) -> bool | UnsetType:
@@ -178,11 +178,11 @@ class HeadEnds(Ends, Protocol):
 
     @property
     def layer(self) -> int:
-        """From 0."""
+        """The layer, from 0."""
 
     @property
     def head(self) -> int:
-        """From 0."""
+        """The head in its layer, from 0."""
 
 
 CLAIM, TARGET_END, CLAIM_END = "\ue001", "\ue002", "\ue003"

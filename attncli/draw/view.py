@@ -94,7 +94,7 @@ def always(document: Any, view: View) -> bool:
 
 
 def never(document: Any, view: View) -> bool:
-    """The part is shown only where it is named."""
+    """False: a part that is shown only where `--show` names it."""
     return False
 
 

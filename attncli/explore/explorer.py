@@ -236,6 +236,7 @@ def model_list(scene: Scene, names: Sequence[str]) -> Pane:
     rows.append(((spell(say(view, "↑ ↓ choose · Enter takes it · Esc leaves"), ascii=view.ascii), FAINT),))
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """The row of the list at a cell; None outside."""
         number = y - 2 + top
         return RowSpot(number) if y >= 2 and number < min(top + room, len(names)) else None
 
@@ -364,7 +365,7 @@ class Explorer(App[None]):
             self.walk.run(self.walk.source, first=True)
 
     def begin(self, name: str, job: WalkJob, on_error: Callable[[Exception], None]) -> Work:
-        """Work in a thread of its own."""
+        """Start a job in a thread of its own. Gives its work, which may be cancelled."""
         loop = self._loop
         assert loop is not None
 

@@ -89,6 +89,7 @@ def sentence(scene: Scene) -> Pane:
     start = min(max(own_index - height // 2, 0), max(len(rows) - height, 0))
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         line = places[y + start] if y + start < len(places) else []
         return next((WordSpot(index) for low, high, index in line if low <= x < high), None)
 
@@ -242,6 +243,7 @@ def links(scene: Scene) -> Pane:
         rows.append(((query_text, query_style), (line, line_style), (key_text, key_style), *value))
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         if y >= len(indices):
             return None
         return WordSpot(indices[y], "query" if x < name_width + LINE // 2 else "key")
@@ -471,6 +473,7 @@ def _footer(scene: Scene) -> Pane:
         column += size + 2
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         return next((KeySpot(name) for start, stop, name in spans if start <= x < stop), None)
 
     return Pane((tuple(pieces),), spot_at)

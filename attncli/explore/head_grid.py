@@ -100,6 +100,7 @@ def grid(scene: Scene, *, values: dict[Pair, float | None] | None) -> Pane:
         rows.append((name, *heads))
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         column, row = (x - edge) // wide + columns_shown.start, y - 1
         if x < edge or not 0 <= row < len(layers_shown) or column not in columns_shown:
             return None
@@ -308,6 +309,7 @@ def matrix(scene: Scene) -> Pane:
         rows.append(((name, accent(view) or "bold" if is_chosen else FAINT), *pieces))
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         column = area.columns.start + (x - side) // area.across * area.block
         row = area.rows.start + (y - above) // area.down * per
         inside = column in area.columns and x >= side

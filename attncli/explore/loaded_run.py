@@ -127,11 +127,11 @@ class LiveSource:
 
     @property
     def shorter(self) -> LiveSource:
-        """The same without its last token, which was generated."""
+        """The source without its last token, which was generated."""
         return replace(self, tokens=self.tokens[:-1], text=self.text[: self.tokens[-1].start])
 
     def longer(self, progress: Progress) -> LiveSource:
-        """The same with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
+        """The source with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
         from attncli.features.generate.compute import GenerateRequest, generated_document
 
         request = GenerateRequest(1, layers=[0], heads=[0])

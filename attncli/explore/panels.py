@@ -201,7 +201,7 @@ class Pane:
 
     @property
     def height(self) -> int:
-        """How many lines it has."""
+        """The pane's height in lines."""
         return len(self.rows)
 
 
@@ -217,7 +217,7 @@ class Scene:
     height: int
 
     def sized(self, width: int, height: int) -> Scene:
-        """The same scene in another room."""
+        """The scene with another width and height, in cells."""
         return replace(self, view=replace(self.view, width=width), width=width, height=height)
 
     def fit(self, pane: Pane) -> Pane:
@@ -235,6 +235,7 @@ def stack_panes(panes: Sequence[Pane]) -> Pane:
     widths = {pane.width for pane in panes if pane.height}
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         for pane in panes:
             if y < pane.height:
                 return pane.spots(x, y)
@@ -270,6 +271,7 @@ def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
     width, start = left.width, left.width + len(gap)
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         if x < width:
             return left.spots(x, y)
         return right.spots(x - start, y) if x >= start else None
@@ -312,6 +314,7 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
         lines.append(((text, text_style), (" ", ""), *bars, (f" {row.more}", more_style)))
 
     def spot_at(x: int, y: int) -> Spot | None:
+        """What a click on this cell of the pane chooses; None for nothing."""
         return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None
 
     return scene.fit(Pane(tuple(lines), spot_at))

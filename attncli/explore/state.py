@@ -54,7 +54,7 @@ class State:
         return self.subtracted_head if self.sight == "difference" else None
 
     def sees(self, sight: SightName) -> State:
-        """The same place in another sight, from its beginning."""
+        """The state that shows the same head and words in another sight, from its beginning."""
         return self if sight == self.sight else replace(self, sight=sight, row=0, top=0, step=0)
 
 

@@ -48,7 +48,7 @@ class Work:
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> Work:
-        """Begin; returns itself."""
+        """Start the thread of this work. Returns itself."""
         self._thread.start()
         return self
 
@@ -58,7 +58,7 @@ class Work:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it is to stop."""
+        """Whether this work is to stop."""
         return self._stop.is_set()
 
     def report(self, share: float) -> None:
@@ -72,7 +72,7 @@ class Work:
         self._post(lambda: None if self.is_cancelled else act())
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, at most so long."""
+        """Wait for the end of this work, at most so many seconds."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -115,7 +115,7 @@ class WalkStage(Protocol):
     """What the walk needs of the screen."""
 
     def begin(self, name: str, job: WalkJob, on_error: Callable[[Exception], None]) -> Work:
-        """Work in a thread of its own."""
+        """Start a job in a thread of its own. Gives its work, which may be cancelled."""
 
     def ask(self, question: Question, text: str) -> None:
         """A line to type in, with this in it already."""
@@ -169,6 +169,7 @@ class Walk:
         """Run a source; its heads appear as they come. first: whether a failure ends the program."""
 
         def read_heads(work: Work) -> Callable[[], None]:
+            """Run the source, head by head; each is drawn when it is there."""
             record = source.record(work.report)
             loaded_run = LoadedRun(record)
             work.post(lambda: self._enter(source, loaded_run))
@@ -191,6 +192,7 @@ class Walk:
         self.stop()
 
         def on_error(error: Exception) -> None:
+            """Tell the user's errors on the screen; any other, or one of the first run, ends the program."""
             self.work = None
             if first or not isinstance(error, AttnError):
                 self.stage.leave(failure=error)
@@ -273,6 +275,7 @@ class Walk:
             return
 
         def compute_one(work: Work) -> Callable[[], None]:
+            """Compute the value in the background. Gives what keeps it for this place."""
             value = compute(work)
             return self.when_done(lambda: known.update({place: value}))
 

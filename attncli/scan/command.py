@@ -281,9 +281,11 @@ class _Counter:
         self.tell(min(self._done / self._all, 1.0))
 
     def on_shard(self, shard: ShardOutcome) -> None:
+        """Count a shard that failed."""
         self._failed += bool(shard.reason)
 
     def progress_text(self) -> str:
+        """Texts done, texts per second and failed shards, for the bar."""
         done_texts, every = f"{self._done:,}", f"{self._all:,}"
         pace = f"{self._done / max(time.monotonic() - self._start_time, 1e-9):.1f}"
         if self._failed:

@@ -75,7 +75,7 @@ class _Process:
         self.buffer = b""
 
     def say(self, word: str) -> None:
-        """Write a word to the worker's pipe."""
+        """Write a command to the worker's pipe."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has died, which its other pipe tells
             self.process.stdin.write(f"{word}\n".encode())
@@ -325,7 +325,7 @@ class ScanPart:
 
     @property
     def name(self) -> str:
-        """How temporary files call it."""
+        """The part as "number-of-count", as names of temporary files have it."""
         return f"{self.number}-of-{self.count}"
 
     def shards(self, every: Sequence[int]) -> list[int]:

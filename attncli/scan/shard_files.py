@@ -242,7 +242,7 @@ def _is_running(process: int) -> bool:
 
 
 def save(folder: Path, shard: int, state: ShardState, part: str) -> None:
-    """Commit a shard."""
+    """Write a shard's state to the folder, whole or not at all."""
     facts = {"facts": json.dumps(state.facts, ensure_ascii=False, sort_keys=True)}
     with synced_writer(path_of(folder, shard, "state.npz"), part) as stream:
         write_npz(stream, state.arrays, facts, deflate=True)
@@ -353,7 +353,7 @@ class RowTable:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the rows that are held back to the file."""
         if self._parts:
             arrow = import_pyarrow()
             columns = {name: np.concatenate([values[name] for values in self._parts]) for name in self._parts[0]}

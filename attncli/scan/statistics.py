@@ -82,7 +82,7 @@ class Scale:
 
     @property
     def least(self) -> float:
-        """What is nearer to 0 is told as 0; 0 for shares."""
+        """The smallest absolute value that is not told as 0; 0 for shares."""
         return {"share": 0.0, "size": SMALLEST}.get(self.kind, NEAREST)
 
     @property

@@ -45,7 +45,7 @@ class TextSample:
         }
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
-        """Take texts' values [text, column, head].
+        """Add texts with their values [text, column, head] to the sample.
 
         places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
         [2, text, head].

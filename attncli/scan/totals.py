@@ -50,7 +50,7 @@ class Examples:
 
     @property
     def fields(self) -> dict[str, Ints]:
-        """What is kept by name, [column, head, place]."""
+        """The arrays of the examples by name, each [column, head, place]."""
         return dict(zip(FIELDS, self.table, strict=True))
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
@@ -74,7 +74,7 @@ class Examples:
             self.table[:, column, head] = best
 
     def take(self, shard_fields: dict[str, Ints]) -> None:
-        """Take another shard's examples."""
+        """Merge in another shard's examples; the strongest stay."""
         every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
         self.table = _largest_examples(every, self.top)
 
@@ -193,7 +193,7 @@ class Tallies:
         self._strata: list[int] = []
 
     def add(self, batch: TextValues) -> None:
-        """Take a batch of texts of equal length."""
+        """Add a batch of texts of equal length to the sums."""
         mean = batch.mean
         is_number = ~np.isnan(mean)
         arrays = self.arrays

@@ -257,6 +257,7 @@ def _drop_batch_axis(rows: RowBlock) -> RowBlock:
     """The block of a batch's only text, without the batch axis."""
 
     def find_visibility() -> Array | None:
+        """The mask [head, row, key] without the batch axis; None where all is visible."""
         visibility = rows.visibility
         return visibility if visibility is None or visibility.ndim < 4 else visibility[0]
 
@@ -502,6 +503,7 @@ class Worker:
         links = takers.links
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
+            """Keep the links that match a condition, from rows and heads of a layer's weights."""
             for number, (condition, where) in enumerate(zip(self._conditions, condition_places, strict=True)):
                 matched_links = shard_files.matching_links(
                     condition, backend, weights, layer, where, first=first, first_head=first_head
@@ -512,6 +514,7 @@ class Worker:
         def on_layer(
             layer: int, weights: Array | None, sums: Floats, norms: Floats, counts: Ints, even: Floats
         ) -> None:
+            """Keep a layer's sums over query rows, by metric and head."""
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
             metrics, head_count = len(self._weight_metrics), heads.stop - heads.start
             value[:, :metrics, heads] = sums.transpose(0, 2, 1)
@@ -526,6 +529,7 @@ class Worker:
                     takers.counts.add(ids, layer, keys)
 
         def on_trace(trace: LayerTrace) -> None:
+            """Measure what needs more of a layer than its weights."""
             start, stop = self._starts[trace.layer : trace.layer + 2]
             if MOVED in self.columns:
                 moved = moved_norms(self._norms[trace.layer].of(head_outputs(trace.stages)).sum(-1))

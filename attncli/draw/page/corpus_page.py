@@ -288,7 +288,7 @@ class _SharedTexts:
         return self._text_places[key]
 
     def token(self, text: str) -> int:
-        """The number of a token's label, kept once."""
+        """The index of a token's label among those of the page; a new one is added."""
         shown = label(text)
         if shown not in self._token_places:
             self._token_places[shown] = len(self.tokens)

@@ -270,7 +270,7 @@ class _WholeRun:
         return _finite_or_none(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
 
     def heads_kept(self, place: int) -> list[HeadKept]:
-        """The same, head by head."""
+        """The share that a policy keeps of what the last token looks at, head by head."""
         return [
             HeadKept(layer=layer, head=head, kept=_finite_or_none(value))
             for layer, values in zip(self.layers, self._kept[place], strict=True)

@@ -335,6 +335,7 @@ def _changed_most(document: CompareDocument) -> MovedWeight | None:
 
 
 def _compared_head(document: CompareDocument, link: MovedWeight) -> ComparedHead:
+    """The head of the comparison that a changed weight is in."""
     return next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
 
 
@@ -374,6 +375,7 @@ def _share_difference(value: float | None) -> str:
 
 
 def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
+    """A head as `L0H1`, or as `L0H1→L2H3` where the sides have different ones."""
     first, second = (f"L{place.layer}H{place.head}" for place in (a, b))
     return first if first == second else f"{first}{spell('→', ascii=view.ascii)}{second}"
 

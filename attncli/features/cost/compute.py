@@ -356,6 +356,7 @@ def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple
         return Rule(scale=sizes.d_k**-0.5, mask=mask)
 
     def stream_mask(mask: Mask) -> Callable[[], object]:
+        """A function that attends under this mask by blocks of query rows."""
         return partial(stream, backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block)
 
     yield "full", lambda: attend(backend, q, k, v, rule(Everywhere()), keep=("weights",))
@@ -376,6 +377,7 @@ def _recurrent_network(backend: Backend, sizes: Sizes, seed: int) -> Callable[[]
     w, u = (backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5)) for name in "wu")
 
     def run_steps() -> Array:
+        """The state after all tokens, one step after the other."""
         inputs = backend.matmul(x, w)
         state = backend.array(np.zeros((1, width), np.float32))
         for step in range(sizes.n):

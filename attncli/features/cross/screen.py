@@ -114,6 +114,7 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
 
 
 def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
+    """One part, such as q or the weights, of the first head; in a full view, of every head."""
     heads = _heads_of(document)
     queries, keys = _query_and_key_names(document)
     heads_shown = heads if view.full else heads[:1]

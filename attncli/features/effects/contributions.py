@@ -235,6 +235,7 @@ class _Passing:
         self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []
 
     def on_heads(self, number: int, event: HeadEvent) -> None:
+        """Keep what the heads of an attention read and write, by the receiver's number."""
         entering = event.trace.stages["hidden"]
         self.passed[number].append(
             PassedHeads(
@@ -262,7 +263,7 @@ def contributions(
     follower: Follower | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Contributions:
-    """Take a link's score apart.
+    """Split a link's score into the parts of the residual stream that it is the sum of.
 
     by_layer: whether the heads of a layer are one part. by_token: whether what `source_parts` needs is kept. follower:
     whom the text's run through all layers is told to. progress: told the share done. Raises InputError where the mask

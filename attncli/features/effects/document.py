@@ -118,7 +118,7 @@ class Interval(Part, frozen=True, kw_only=True):
     texts: Annotated[Size, describe("How many of the texts it is the mean of: those where it is defined.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """It has two ends, or none."""
+        """Faults of an interval: it has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 

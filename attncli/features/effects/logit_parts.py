@@ -146,6 +146,7 @@ class Attributor:
         stream, activations, scale = self._stream, self._activations, block.branch_scale
 
         def apply_norm(place: Place, terms: _StreamTerms) -> None:
+            """Send the parts through the norm at this place of the layer, if it has one."""
             norm = block.norms.get(place)
             if norm is not None:
                 weight, bias = (

@@ -76,6 +76,7 @@ def _first_reading(document: EffectsDocument) -> Reading:
 
 
 def _effects_header(document: EffectsDocument, view: View) -> Lines:
+    """The model, over how many texts means are taken, and warnings."""
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
     count = document.texts
     note = say(view, "one text") if count == 1 else say(view, "mean over {count} texts", count=count)
@@ -84,6 +85,7 @@ def _effects_header(document: EffectsDocument, view: View) -> Lines:
 
 
 def _effects_grid(document: EffectsDocument, view: View) -> Lines:
+    """A map of the heads, layer × head, by their mean effect."""
     means = ((effect, effect.measures.mean(_first_reading(document))) for effect in document.effects)
     values = by_attention((effect, None if mean is None else mean.mean) for effect, mean in means)
     title = say(view, GRID_TITLES[document.measures[0]])
@@ -91,6 +93,7 @@ def _effects_grid(document: EffectsDocument, view: View) -> Lines:
 
 
 def _effects_heads(document: EffectsDocument, view: View) -> Lines:
+    """A table of the heads with the largest mean effects and their intervals."""
     shown = document.effects if view.full else document.effects[: view.top]
     if not shown:
         return Lines()
@@ -115,6 +118,7 @@ EFFECTS_TITLES = {
 
 
 def _effects_title(document: EffectsDocument, view: View) -> str:
+    """A title in words: what was taken away, and what is measured."""
     link = document.link
     ends = {}
     if link is not None:
@@ -194,6 +198,7 @@ def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
 
 
 def _difference_header(document: DifferenceDocument, view: View) -> Lines:
+    """Both sides by name, over how many texts each has its effects, and warnings."""
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "effects over {a} and {b} texts", a=document.a.texts, b=document.b.texts)
     top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
@@ -201,6 +206,7 @@ def _difference_header(document: DifferenceDocument, view: View) -> Lines:
 
 
 def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
+    """A table of the heads: the effect in A, in B, and the difference with its interval."""
     shown = document.heads if view.full else document.heads[: view.top]
     a, b, difference, lows, highs = effect_columns(
         *([getattr(head, name) for head in shown] for name in ("a", "b", "difference", "low", "high"))
@@ -277,6 +283,7 @@ def effect_grid(document: AblateDocument, view: View) -> Lines:
 
 
 def _ablate_heads(document: AblateDocument, view: View) -> Lines:
+    """A table of the heads by what taking each away changes."""
     effects = document.effects
     if not effects:
         return Lines()
@@ -298,6 +305,7 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
 
 
 def _ablate_title(document: AblateDocument, view: View) -> str:
+    """A title in words: what was taken away, and what is measured."""
     ends = {} if document.link is None else _end_texts(document, document.link, view)
     return say(view, ABLATE_TITLES[document.by], subject=subject(document, view), **ends)
 
@@ -343,6 +351,7 @@ def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
 
 
 def _logit_grid(document: LogitsDocument, view: View) -> Lines:
+    """A map of the heads, layer × head, by what each adds to the logit."""
     heads = by_attention((part, part.value) for part in document.parts if part.part == "head")
     return grids(heads, view, _logit_title(document, view), signed=True)
 
@@ -471,11 +480,13 @@ def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
 
 
 def _patch_grid(document: PatchDocument, view: View) -> Lines:
+    """A map of the heads, layer × head, by the share that each recovers."""
     heads = by_attention((row, row.recovered) for row in document.effects)
     return grids(heads, view, say(view, "recovered share"), signed=True)
 
 
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
+    """A table of the heads that recover most, in the order of layers."""
     effects = document.effects
     largest = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
     shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]

@@ -238,7 +238,7 @@ def sweep(
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> SweepResult:
-    """Change one head at a time and measure.
+    """Run the text with one head changed at a time, and measure what that does.
 
     memory: bytes there may be, None for any amount. on_trace: is handed each layer's own trace, with its weights.
     on_progress: the share done.
@@ -264,6 +264,7 @@ def sweep(
         )  # fmt: skip
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
+            """Keep what enters a layer, and tell the share of the sweep that is done."""
             entering[layer] = hidden
             # what is done of a sweep grows with the square of how many branches go along
             share = (max(layer - begin, 0) / max(len(spec.blocks) - begin, 1)) ** 2

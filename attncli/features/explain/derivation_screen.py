@@ -237,6 +237,7 @@ class Derivation:
         blanks = [""] * (len(row_names) - len(self.keys_shown))
 
         def of_keys(numbers: Sequence[float | None]) -> list[str]:
+            """A column of one number per key, as text; −∞ for a hidden one."""
             keys = self.keys_shown
             return [hidden if step.shifted[key] is None else self._number_text(numbers[key]) for key in keys] + blanks
 
@@ -315,6 +316,7 @@ class Derivation:
         ]
 
         def vectors_of(name: str, values: Numbers) -> Lines:
+            """One of the matrices as a vector per token, under its title."""
             return vectors(values, rows, close, title=MATRICES[name][0], note=MATRICES[name][1])
 
         if matrices.x is not UNSET:

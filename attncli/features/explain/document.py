@@ -106,7 +106,7 @@ class After(Part, frozen=True, kw_only=True):
     norm: Annotated[Numbers | UnsetType, axes("width", meaning="the norm of the sum.")] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """What is added is of one width."""
+        """Faults of a sum: what is added is of one width."""
         if self.sum is not UNSET and len(self.out) != len(self.x):
             yield "sum", message("x of width {x} and out of {out}", x=len(self.x), out=len(self.out))
 

@@ -184,7 +184,7 @@ def _step_part(name: str, derivation: Derivation, view: View) -> Lines:
 
 
 def _part_after_steps(name: str, derivation: Derivation, view: View) -> Lines:
-    """The same for a part that follows the steps: a sentence leads to it."""
+    """A part of the derivation that follows its steps, with a sentence that leads to it."""
     lines = _step_part(name, derivation, view)
     return stack(lead_remark(name, derivation.query, view), lines) if lines.rows else Lines()
 

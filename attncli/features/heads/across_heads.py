@@ -189,7 +189,7 @@ class HeadMatrices(Struct, frozen=True, eq=False):
 
     @property
     def place(self) -> WhichHead:
-        """Which head it is, as documents name it."""
+        """The head's layer and number, as documents name it."""
         return WhichHead(layer=self.layer, head=self.head)
 
 

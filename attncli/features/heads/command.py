@@ -166,6 +166,7 @@ def heads(
     from attncli.measure.head_record import METRICS as PAGE_METRICS
 
     def on_cost(expected: CostEstimate, count: int) -> None:
+        """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
         hint = message("a shorter text, --layer L, --head H or --show metrics")
         request.refuse_memory(expected.peak, setup.compute, hint)
         if output.json or output.ndjson:

@@ -304,6 +304,7 @@ def heads_document(
         return tallies[layer]
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        """Feed a block of query rows to its layer's metrics, and tell the share that is done."""
         if kind == "self":
             layer_of(layer).feeder.on_block(block)
             if progress is not None:

@@ -183,7 +183,7 @@ class Similarity(Part, frozen=True, kw_only=True):
     tree: Annotated[list[Merge], describe("Average linkage: rows, then earlier merges, join.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """It is a tree of all rows, and the order is that of its leaves."""
+        """Faults of a clustering: it is a tree of all rows, and the order is that of its leaves."""
         places = [[row] for row in range(len(self.heads))]
         for number, merge in enumerate(self.tree):
             if max(merge.a, merge.b) >= len(places) or merge.a == merge.b or not (places[merge.a] and places[merge.b]):

@@ -59,7 +59,7 @@ class RoleStore:
         return self.vectors(backend, np.asarray([token.id for token in tokens]))
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """Those vectors in their parts: of the tokens, and of their positions."""
+        """The embeddings in their parts: the vectors of the tokens, and those of their positions."""
         embedding, table = self._spec.embedding, self._arrays["tokens.weight"]
         x = table[np.asarray([token.id for token in tokens])] * embedding.scale
         parts = [EmbeddingVectors("token", x)]
@@ -220,7 +220,7 @@ class Trainer:
         return forward(self._plain, self.model.spec, self.arrays, batch.ids, keep=keep, interventions=interventions)
 
     def loss(self, batch: Batch, *, interventions: Interventions = NO_INTERVENTIONS) -> float:
-        """The loss on a batch now."""
+        """The model's loss on a batch, with the weights as they are now."""
         output = self.run(batch, interventions=interventions)
         return self.loss_of(output, batch)
 

@@ -144,7 +144,7 @@ def ablate_regions(
 
 
 def interruption_note(count: int, runs: int) -> str:
-    """That not all runs were made."""
+    """A warning that work was interrupted after so many of its runs."""
     return message("interrupted: {count} of {runs} runs are told of", count=count, runs=runs)
 
 

@@ -109,6 +109,7 @@ def run(
     hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
 
     def on_cost(expected: CostEstimate, count: int) -> None:
+        """Refuse a run of too much memory or output, and tell of a long one. Raises LimitError."""
         request.refuse_memory(expected.peak, setup.compute, hint)
         if is_data:
             from attncli.draw.encoding import NUMBER_BYTES
@@ -117,6 +118,7 @@ def run(
         foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
 
     def document_of(text: Text, padded: BatchTraces | None, recording: Recording | None) -> RunDocument:
+        """Run one text, and write the figure and the stages asked for. padded: its traces in a batch."""
         from attncli.features.run import compute as runs
 
         foretell_text(environment, len(text.text))

@@ -72,7 +72,7 @@ class CapturedTensors(Struct, frozen=True):
 
     @property
     def lead(self) -> tuple[int, ...]:
-        """The sizes of the leading axes."""
+        """The sizes of the axes before head, query and dimension, such as those of a batch."""
         return np.broadcast_shapes(self.q.shape[:-3], self.k.shape[:-3])
 
     @property
@@ -382,6 +382,7 @@ class CapturedHeads:
         heads, queries = q.shape[-3], q.shape[-2]
 
         def on_block(block: RowBlock) -> None:
+            """Feed a block of query rows to the metrics, and tell the share that is done."""
             self._feeder.on_block(block)
             progress(share(block, heads, queries))
 
@@ -413,6 +414,7 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
     """The rule for one batch entry."""
 
     def take_entry(array: Array | None) -> Array | None:
+        """The array of one batch entry, where it has batch axes."""
         return array if array is None or array.ndim <= 3 else of_place(array, place)
 
     offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place).reshape((-1,))[0])
@@ -458,6 +460,7 @@ def captured_record(
     numpy = backend if backend.name == "numpy" else choose("numpy", device=None, dtype="float32")
 
     def head_records() -> Iterator[HeadRecord]:
+        """The record of each head, entry by entry of the batch."""
         for layer, place in enumerate(np.ndindex(lead)):
             head_numbers = numbers_of(heads, stage_arrays["weights"].shape[-3])
             stages = {name: array[place] for name, array in stage_arrays.items()}

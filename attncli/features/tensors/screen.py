@@ -78,7 +78,7 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
 
 
 def _is_long(document: TensorsDocument) -> bool:
-    """Whether it ran by blocks of rows, and so has no matrices."""
+    """Whether the attention ran by blocks of rows, so that its document has no matrices."""
     return not _heads_with_weights(document)
 
 

@@ -91,6 +91,7 @@ def _size_texts(sizes: AttentionSizes) -> list[str]:
 
 
 def _embedding_text(embedding: EmbeddingRows) -> str:
+    """How many vectors an embedding has, and by what tokens find theirs."""
     return message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by))
 
 

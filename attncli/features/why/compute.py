@@ -277,6 +277,7 @@ class _PairWeights:
         self.weights: dict[tuple[int, str, int, int, int], float] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
+        """Keep the weights of the links in question from a block of query rows."""
         backend = self._model.backend
         for query in (number for number in self._queries if block.start <= number < block.stop):
             for key in (number for number in self._keys if block.low <= number < block.high):

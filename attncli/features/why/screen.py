@@ -85,6 +85,7 @@ def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
 
 
 def _heads_grid(document: WhyDocument, view: View) -> Lines:
+    """Maps of the earlier heads, layer × head, by what each adds to the advantage."""
     heads = earlier_heads(document)
     if document.link.attention == "self":
         return grids(heads, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
@@ -123,6 +124,7 @@ def why_sides(document: WhyDocument, view: View) -> Lines:
 
 
 def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
+    """A table of the parts of one side that add most, and the rest in one line."""
     if document.by in ("frequency", "dimension"):
         return Lines()
     ranked = ranked_parts(document, side)
@@ -169,6 +171,7 @@ def _with_bars(
 
 
 def _pairs_table(document: WhyDocument, view: View) -> Lines:
+    """A table of the pairs, a part of the query with a part of the key, that add most."""
     if document.by in ("frequency", "dimension") or not document.pairs:
         return Lines()
     shown = document.pairs[: _count_shown(view, len(document.pairs))]

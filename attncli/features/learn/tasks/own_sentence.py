@@ -50,7 +50,7 @@ class OwnSentence(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """For the query, which key is the target."""
+        """The pair of the query with the key that is its target, as "target", [text, query, key]."""
         counted = np.zeros((*batch.ids.shape, batch.ids.shape[-1]), bool)
         counted[:, self.query, self.target] = True
         return {"target": counted}

@@ -42,5 +42,5 @@ class Previous(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which key is the one before."""
+        """The pairs of each query with the key before it, as "previous", [text, query, key]."""
         return {"previous": previous_pairs(batch.ids)}

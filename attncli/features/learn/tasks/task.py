@@ -81,7 +81,7 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """So many texts of a named stream."""
+        """A batch of so many texts, drawn from a seed's stream of this name."""
 
     @abstractmethod
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
