@@ -249,6 +249,7 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
     collected: dict[LogitTerm, tuple[int, Floats]] = {}
 
     def on_heads(number: int, event: HeadEvent) -> None:
+        """Keep what each head carries from every token to the logit."""
         stages = event.trace.stages
         weights = float64(backend, stages["weights"])[:, position]
         name = "global_v" if position in event.apart and "global_v" in stages else "v"

@@ -278,6 +278,7 @@ def told_values(
     rows = list(positions)
 
     def on_heads(number: int, event: HeadEvent) -> None:
+        """Keep what the clean text's output of each head would change for this receiver, token by token."""
         mixed = np.asarray(backend.numpy(event.trace.stages["mixed"]), np.float64)
         stages = event.trace.stages
         gate = np.asarray(backend.numpy(stages["gate"]), np.float64) if "gate" in stages else None
