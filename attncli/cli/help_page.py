@@ -269,7 +269,7 @@ class _Page:
 
     @property
     def height(self) -> int:
-        """Lines written so far."""
+        """How many lines the page has so far."""
         return len(self._lines)
 
     def say(self, text: str) -> str:

@@ -344,7 +344,7 @@ class KeptRuns:
         self.documents: list[Document] = []
 
     def count(self, done: int, runs: int) -> None:
-        """Take down how many of how many runs are done."""
+        """Note how many of how many runs are done."""
         self.done, self.runs = done, runs
 
 

@@ -291,7 +291,7 @@ class Canvas(Widget, can_focus=True):
         self._on_resized()
 
     def on_click(self, event: Click) -> None:
-        """A click falls on what lies there."""
+        """Choose what lies under a click."""
         event.stop()
         self._on_choice(self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None)
 
@@ -390,7 +390,7 @@ class Explorer(App[None]):
             self.canvas.show(picture(self.walk, size.width, size.height))
 
     def on_key(self, event: events.Key) -> None:
-        """A key does what the table of keys says; in the line to type in, Esc leaves it."""
+        """Do what the table of keys says of a key; in the line to type in, Esc leaves it."""
         if self.question is not None:
             if event.key in ("escape", "ctrl+c"):
                 event.stop()

@@ -62,7 +62,7 @@ class Work:
         return self._stop.is_set()
 
     def report(self, share: float) -> None:
-        """How much is done, 0 to 1. Raises WorkCancelled where no more is wanted."""
+        """Note the share of this work that is done, 0 to 1. Raises WorkCancelled where it is to stop."""
         if self.is_cancelled:
             raise WorkCancelled
         self.share = share
@@ -185,7 +185,7 @@ class Walk:
         self.begin("run", read_heads, first=first)
 
     def begin(self, name: str, job: WalkJob, *, first: bool = False) -> None:
-        """Work that is told of in the header; what went on before is stopped.
+        """Start a job in the background, named in the header; what went on before is stopped.
 
         name: a key of `WORK`. first: whether nothing was shown yet, so that any error ends the program.
         """

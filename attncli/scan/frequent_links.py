@@ -50,7 +50,7 @@ class LinkCounts:
         self.lost_count = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
-        """Take pairs, ascending and each once, with their counts [what, pair]."""
+        """Add pairs, ascending and each once, with their counts [what, pair]."""
         if not self.codes.size:
             self.codes, self.counts = codes, counts
             return
@@ -157,7 +157,7 @@ class ShardLinks:
         return np.array(places, np.int64)[where]
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
-        """Take a layer's strongest keys [text, head, query] of the batch whose tokens have these `places`."""
+        """Count a layer's strongest keys [text, head, query] of the batch whose tokens have these `places`."""
         choosing = self._choosing[self._of_layer[layer]]
         if not choosing.any():
             return

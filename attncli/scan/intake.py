@@ -524,7 +524,7 @@ class Ranges:
             self._ranges.pop(self._size.usual, None)
 
     def add(self, size: int, additions: Sequence[Range]) -> None:
-        """Take ranges that were cut in a size, unless that is let go of."""
+        """Add ranges of the corpus cut for this size of shard, unless the size was given up."""
         if size in self._ranges:
             self._ranges[size] += additions
 

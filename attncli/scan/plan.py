@@ -332,7 +332,7 @@ def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") 
 
 
 def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
-    """Take away a scan that has nothing to tell: its plan, its shards and what the plan left beside them, and the
+    """Delete a scan that has nothing to tell: its plan, its shards and what the plan left beside them, and the
     folders that were made for it, innermost first."""
     shards = range(len(plan.shards))
     paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]

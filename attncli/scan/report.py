@@ -287,7 +287,7 @@ class _Heads:
         return np.stack(intervals, 1), units
 
     def parts(self) -> list[ScanHead]:
-        """Every head, in the plan's order."""
+        """The document's part about every head, in the plan's order."""
         return [
             ScanHead(
                 layer=layer,

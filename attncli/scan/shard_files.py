@@ -335,7 +335,7 @@ class RowTable:
         self._row_count = 0
 
     def add(self, places: Sequence[TextPlace], tokens: int, values: Floats, rows: Ints) -> None:
-        """Take a batch. places: of each text; values: [text, column, head]; rows: [column, head]."""
+        """Add a batch of texts. places: of each text; values: [text, column, head]; rows: [column, head]."""
         texts, heads = len(places), len(self._heads)
         part: dict[str, Any] = {
             "text": np.repeat(np.array([place.text for place in places], np.uint64), heads),
@@ -389,7 +389,7 @@ class LinkTable:
         self._rows: list[tuple[Any, ...]] = []
 
     def add(self, condition: int, additions: Sequence[MatchedLink], places: Sequence[TextPlace], names: Any) -> None:
-        """Take links of a batch. places: of each text. names: a function (text, token) giving its text."""
+        """Add links of a batch. places: of each text. names: a function (text, token) giving its text."""
         for link in additions:
             place = places[link.text]
             texts = names(link.text, link.query), names(link.text, link.key)

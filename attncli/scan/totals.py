@@ -54,7 +54,7 @@ class Examples:
         return dict(zip(FIELDS, self.table, strict=True))
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
-        """Take texts' values [text, column, head]; `NONE` where there is none.
+        """Add texts with their values [text, column, head]; `NONE` where there is none.
 
         places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
         [2, text, head].

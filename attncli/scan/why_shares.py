@@ -99,7 +99,7 @@ class WhyTallies:
         self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in why_shapes(plan).items()}
 
     def add(self, head: int, values: Floats, total: float, text_hash: int) -> None:
-        """Take a text's link. head: which of the plan's; values: of each part on either side, [2, part]."""
+        """Add a text's link. head: which of the plan's; values: of each part on either side, [2, part]."""
         fixed, whole, times = to_fixed(values), int(to_fixed(np.array(total))), replicate_counts([text_hash])[0]
         self.arrays["why_texts"][head] += 1
         self.arrays["why_total"][head] += whole

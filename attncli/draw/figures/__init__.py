@@ -485,7 +485,7 @@ def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, vi
     """The head that differs most: either side and their signed difference; then the largest difference of each head."""
 
     def size(head: ComparedHead) -> float:
-        """How much the most changed weight of a head differs."""
+        """The size of a head's largest change of a weight."""
         return abs(head.change.value) if head.change else 0.0
 
     most_changed = max(document.heads, key=size)

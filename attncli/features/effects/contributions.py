@@ -627,7 +627,7 @@ class _SourceSplit:
 
     @property
     def _least(self) -> float:
-        """What a source brings that is among the strongest so far, at least."""
+        """The least that a source must bring to be among the strongest so far."""
         return float(self._strongest.min()) if len(self._strongest) == SOURCES else 0.0
 
     def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:

@@ -99,7 +99,7 @@ def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) 
 
 
 def target_token(model: Model, number: int) -> TargetToken:
-    """An entry as documents tell it."""
+    """An entry of the vocabulary, by its number, as documents hold it: id and text."""
     (token,) = model.tokenizer.ids_to_tokens([number])
     return TargetToken(id=number, text=token.text)
 
@@ -220,7 +220,7 @@ class MeasureRequest(Struct, frozen=True):
         return slice(min(places), max(places) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """A meter of these measures."""
+        """What reads these measures off the last vectors of changed runs."""
         return Meter(model, backend, self, hidden, first)
 
 

@@ -72,7 +72,7 @@ class AcrossHeads:
         self._visible: list[Bools] = []
 
     def add(self, layer: int, heads: Sequence[int], weights: Floats, visible: Bools) -> None:
-        """Take a layer's weights [head, query, key] and visibility, of the same shape."""
+        """Add a layer's heads by their weights [head, query, key] and visibility, of the same shape."""
         self._rollout.add(weights, visible)
         if "flow" in self._names:
             self._means.append(weights.mean(0))

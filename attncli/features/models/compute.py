@@ -561,7 +561,7 @@ def models_document(cache: Path) -> ModelsDocument:
 
 
 def _formats() -> list[FormatRow]:
-    """Every way in which weights may lie in files."""
+    """The formats of weight files, with the families that have them and how each is proved."""
     whole, loops = message("transformers' run, float64, 1e-10"), message("loops of its description, 1e-6")
     by_library = dict.fromkeys(("fp8", "mxfp4"), message("transformers' own numbers, exactly"))
     proofs: list[tuple[str, list[str], str]] = [
@@ -648,7 +648,7 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
 
 
 def _without_share(block: Block) -> Block:
-    """A layer; one of lightning attention without how fast it fades, which is another number in each."""
+    """A layer's block; one of lightning attention without how fast it fades, which is another number in each."""
     mixer = block.mixer
     return replace(block, mixer=replace(mixer, share=1.0)) if isinstance(mixer, LinearAttention) else block
 

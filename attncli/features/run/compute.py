@@ -497,7 +497,7 @@ class SavedStages:
         self.tensors: dict[str, np.ndarray[Any, Any]] = {}
 
     def add(self, trace: LayerTrace) -> None:
-        """Take one layer; layers may come in any order."""
+        """Add the stages of one layer; layers may come in any order."""
         self.tensors[f"hidden.{trace.layer}"] = self.backend.numpy(trace.before)
         self.tensors[f"hidden.{trace.layer + 1}"] = self.backend.numpy(trace.after)
         self._stages(f"layers.{trace.layer}", trace)

@@ -86,7 +86,7 @@ class CapturedTensors(Struct, frozen=True):
         return q, k, v
 
     def attend(self) -> RowBlock:
-        """Every stage, with the leading axes of the arrays."""
+        """The attention of these arrays: every stage, with their leading axes."""
         return attend(self.backend, self.q, self.k, self.v, self.rule)
 
 
@@ -390,7 +390,7 @@ class CapturedHeads:
         return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy", "peak"), on_block=on_block)
 
     def metrics(self) -> dict[str, Measured]:
-        """The metrics by name."""
+        """Each metric's values for the chosen heads, by its name."""
         return self._tally.result()
 
     def links(self) -> list[list[tuple[int, int, float]]]:
