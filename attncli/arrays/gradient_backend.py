@@ -85,20 +85,20 @@ class Variable:
         return Variable(-self.value, ((self, np.negative),))
 
     def __add__(self, operand: Any) -> Variable:
-        return _computed(self.value + _value(operand), (self, _unchanged), (operand, _unchanged))
+        return _variable_of(self.value + _value(operand), (self, _identity), (operand, _identity))
 
     def __radd__(self, operand: Any) -> Variable:
         return self + operand
 
     def __sub__(self, operand: Any) -> Variable:
-        return _computed(self.value - _value(operand), (self, _unchanged), (operand, np.negative))
+        return _variable_of(self.value - _value(operand), (self, _identity), (operand, np.negative))
 
     def __rsub__(self, operand: Any) -> Variable:
-        return _computed(_value(operand) - self.value, (self, np.negative))
+        return _variable_of(_value(operand) - self.value, (self, np.negative))
 
     def __mul__(self, operand: Any) -> Variable:
         a, b = self.value, _value(operand)
-        return _computed(a * b, (self, lambda g: g * b), (operand, lambda g: g * a))
+        return _variable_of(a * b, (self, lambda g: g * b), (operand, lambda g: g * a))
 
     def __rmul__(self, operand: Any) -> Variable:
         return self * operand
@@ -106,12 +106,12 @@ class Variable:
     def __truediv__(self, operand: Any) -> Variable:
         b = _value(operand)
         result = self.value / b
-        return _computed(result, (self, lambda g: g / b), (operand, lambda g: -g * result / b))
+        return _variable_of(result, (self, lambda g: g / b), (operand, lambda g: -g * result / b))
 
     def __rtruediv__(self, operand: Any) -> Variable:
         b = self.value
         result = _value(operand) / b
-        return _computed(result, (self, lambda g: -g * result / b))
+        return _variable_of(result, (self, lambda g: -g * result / b))
 
     def __lt__(self, operand: Any) -> Any:
         return self.value < _value(operand)
@@ -142,12 +142,12 @@ def _value(operand: Any) -> Any:
     return operand.value if isinstance(operand, Variable) else operand
 
 
-def _unchanged(g: NDArray) -> NDArray:
+def _identity(g: NDArray) -> NDArray:
     """The gradient of a sum, which is that of each operand."""
     return g
 
 
-def _computed(value: Any, *operands: tuple[Any, Pull]) -> Variable:
+def _variable_of(value: Any, *operands: tuple[Any, Pull]) -> Variable:
     """A variable with this value; of its operands those that are variables themselves are remembered. A gradient that
     comes back in a broadcast shape is summed to its operand's own."""
     parents = (_summed_pull(operand, pull) for operand, pull in operands if isinstance(operand, Variable))
@@ -156,7 +156,7 @@ def _computed(value: Any, *operands: tuple[Any, Pull]) -> Variable:
 
 def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
     """A variable with this value where an operand is one; else the value."""
-    return _computed(value, *operands) if any(isinstance(operand, Variable) for operand, _ in operands) else value
+    return _variable_of(value, *operands) if any(isinstance(operand, Variable) for operand, _ in operands) else value
 
 
 def _summed_pull(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
@@ -239,7 +239,7 @@ class GradientBackend:
         before = array.dtype
         if before.name == dtype or not isinstance(array, Variable):
             return array if isinstance(array, Variable) else self._plain.cast(array, dtype)
-        return _computed(self._plain.cast(array.value, dtype), (array, lambda g: g.astype(before)))
+        return _variable_of(self._plain.cast(array.value, dtype), (array, lambda g: g.astype(before)))
 
     def arange(self, start: int, stop: int) -> NDArray:
         """The integers start..stop-1 as int64, which have no gradient."""
@@ -290,7 +290,7 @@ class GradientBackend:
     def broadcast(self, array: AnyArray, shape: Sequence[int]) -> AnyArray:
         """A view of the array in a larger shape; the gradient is summed over the axes that grew."""
         value = self._plain.broadcast(_value(array), shape)
-        return _result(value, (array, _unchanged))
+        return _result(value, (array, _identity))
 
     def repeat(self, array: AnyArray, times: int, axis: int) -> AnyArray:
         """Every entry along an axis `times` times in a row; the gradient is the sum over them."""
@@ -313,7 +313,7 @@ class GradientBackend:
             back = hits @ flat.reshape(len(places), -1)
             return np.moveaxis(back.reshape((-1, *flat.shape[1:])), 0, axis)
 
-        return _computed(value, (array, pull))
+        return _variable_of(value, (array, pull))
 
     def where(self, condition: AnyArray, a: AnyArray | float, b: AnyArray | float) -> AnyArray:
         """a where the condition is true, else b; the gradient goes to the side that was selected."""
@@ -404,7 +404,7 @@ class GradientBackend:
             result: NDArray = (inner - inner.mean(-1, keepdims=True) - normed * along) / deviation
             return result
 
-        return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _unchanged))
+        return _result(value, (x, pull), (weight, lambda g: g * normed), (bias, _identity))
 
     def activation(self, kind: str, array: AnyArray) -> None:
         """None: activation functions are put together from operations that have gradients."""

@@ -126,7 +126,7 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
     if not attention.mask and attention.scale is None and attention.softcap is None:
         return spec
-    from attncli.mechanism.mask import both
+    from attncli.mechanism.mask import intersection
     from attncli.models.one_layer import scale_number
 
     extra = request.mask(attention.mask)
@@ -136,7 +136,7 @@ def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
         scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
         softcap = layer.softcap if attention.softcap is None else attention.softcap
         blocks.append(
-            replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap))
+            replace(block, attention=replace(layer, mask=intersection(layer.mask, extra), scale=scale, softcap=softcap))
         )
     return replace(spec, blocks=tuple(blocks))
 

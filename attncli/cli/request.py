@@ -274,7 +274,7 @@ def _numbers_there_are(what: str, count: int) -> str:
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     """The intersection of the masks that `--mask` names; files hold 0 or false where a key is hidden."""
-    from attncli.mechanism.mask import MatrixMask, both, parse_mask
+    from attncli.mechanism.mask import MatrixMask, intersection, parse_mask
 
     parts: list[Mask] = []
     # documents and screens write an intersection with " & "
@@ -285,7 +285,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
             parts.append(MatrixMask(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
         else:
             parts.append(parse_mask(spec, seed=seed))
-    return both(*parts)
+    return intersection(*parts)
 
 
 def model(environment: Environment, setup: RunSetup, *, tokenizer: str | None = None, heads: int = 1) -> Model:

@@ -61,8 +61,8 @@ def sentence(scene: Scene) -> Pane:
     state, loaded_run, width, height = scene.state, scene.loaded_run, scene.width, scene.height
     record = loaded_run.record
     tokens: Sequence[Token] = loaded_run.queries if state.is_turned else loaded_run.keys
-    text = record.text if record.sides.same else None
-    chosen_words = frozenset({state.word}) if record.sides.same else frozenset()
+    text = record.text if record.sides.is_one_text else None
+    chosen_words = frozenset({state.word}) if record.sides.is_one_text else frozenset()
     near = slice(max(state.word - NEAR, 0), state.word + NEAR)  # of a long text, no more than can be seen
     sentence_words = words(text, tokens[near], shares(scene)[near], chosen_words)
     pair_end = state.query if state.is_turned else state.key

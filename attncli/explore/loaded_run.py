@@ -213,7 +213,7 @@ class LoadedRun:
         self.left_out: Exclusion = exclusion(
             kinds_left_out((*sides.queries, *sides.keys), is_learned=is_learned),
             sides.keys,
-            queries=None if sides.same else sides.queries,
+            queries=None if sides.is_one_text else sides.queries,
         )
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._widest: dict[tuple[str, bool], int] = {}

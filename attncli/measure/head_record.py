@@ -288,7 +288,7 @@ class Sides(Struct, frozen=True, eq=False):
     names: Sequence[Hashable] | None = None
 
     @property
-    def same(self) -> bool:
+    def is_one_text(self) -> bool:
         """Whether a text looks at itself."""
         return self.queries is self.keys
 
@@ -322,11 +322,13 @@ class LayerRecords:
             None if sides.names is None else TokenPairs(sides.names),
             np.array([token.special for token in keys]),
             np.array([is_punctuation(token) for token in keys]),
-            aligned=sides.same,
+            aligned=sides.is_one_text,
         )
         self._tally = Tally(heads, tuple(dict.fromkeys((*METRICS, *NEEDED))), about)
         leave_out = kinds_left_out((*sides.queries, *keys), is_learned=is_learned)
-        links = LinkCollector(keys, queries=None if sides.same else sides.queries, top=LINKS, leave_out=leave_out)
+        links = LinkCollector(
+            keys, queries=None if sides.is_one_text else sides.queries, top=LINKS, leave_out=leave_out
+        )
         self._links = links.consumer(layer, self.head_numbers)
         self._maps = PooledMaps(heads, len(sides.queries), len(keys), side=SIDE)
         self.feeder = RowFeeder(

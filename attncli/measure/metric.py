@@ -150,7 +150,7 @@ def _band(rows: AttentionRows) -> Floats:
     return sum((rows.at_offset(offset) for offset in NEAREST), np.zeros(()))
 
 
-def _beyond(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
+def _share_of_rest(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
     """The share of `value` in the weight that is left without key 0 and the query itself."""
 
     return lambda rows: PerRow(value(rows), ~rows.sight.empty, rows.rest)
@@ -245,15 +245,15 @@ band = Metric(
 )  # fmt: skip
 previous_pattern = Metric(
     "previous_pattern", "Σ A⊙P / Σ A, P: j = i−1", 0, 1, "", "a previous-token head", WITHOUT, LENS,
-    _beyond(lambda rows: np.where(rows.i == 1, 0.0, rows.at_offset(-1))),
+    _share_of_rest(lambda rows: np.where(rows.i == 1, 0.0, rows.at_offset(-1))),
 )  # fmt: skip
 duplicate_pattern = Metric(
     "duplicate_pattern", "Σ A⊙P / Σ A, P: same token earlier", 0, 1, "",
-    "a duplicate-token head", WITHOUT, LENS, _beyond(lambda rows: _after_same(rows, 0)), SAME, needs="tokens",
+    "a duplicate-token head", WITHOUT, LENS, _share_of_rest(lambda rows: _after_same(rows, 0)), SAME, needs="tokens",
 )  # fmt: skip
 induction_pattern = Metric(
     "induction_pattern", "Σ A⊙P / Σ A, P: after the same token earlier", 0, 1, "",
-    "an induction head", WITHOUT, LENS, _beyond(lambda rows: _after_same(rows, 1)),
+    "an induction head", WITHOUT, LENS, _share_of_rest(lambda rows: _after_same(rows, 1)),
     message("{same}; Olsson et al. 2022 measure it on random repeats", same=SAME), needs="tokens",
 )  # fmt: skip
 missing = Metric(

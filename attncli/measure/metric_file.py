@@ -129,7 +129,7 @@ def load_metric_file(path: str | Path) -> MetricFile:
     digest = hashlib.sha256(raw).hexdigest()
     declarations = []
     for name, function in functions.items():
-        declaration = _declared(f"{place.stem}.{name}", function, place)
+        declaration = _declaration_of(f"{place.stem}.{name}", function, place)
         metric = _metric(declaration, digest, function, place)
         _try(metric)
         declarations.append(declaration)
@@ -168,7 +168,7 @@ def _failure(error: BaseException, path: Path, what: str, line: int = 1) -> Inpu
     return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
 
 
-def _declared(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
+def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
     """What a function's docstring and attributes say."""
     where = f"{path}:{function.__code__.co_firstlineno}"
     values = {
@@ -214,7 +214,7 @@ def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType,
     """The metric that computes with a function, and looks at what it gives."""
     line = function.__code__.co_firstlineno
 
-    def of(rows: AttentionRows) -> PerRow:
+    def compute_rows(rows: AttentionRows) -> PerRow:
         """What the file's function gives for each head and row, looked at. Raises InputError for a failure, another
         shape and numbers out of range."""
         block = RowsOfBlock(rows)
@@ -251,13 +251,13 @@ def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType,
             )
         return PerRow(np.clip(np.where(used_rows, numbers, 0.0), low, high), rows.sight.count >= declaration.least_keys)
 
-    return replace(_stub(declaration, digest), of=of)
+    return replace(_stub(declaration, digest), of=compute_rows)
 
 
 def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
     """A metric that cannot be computed: what a scan's plan tells of it."""
 
-    def of(rows: AttentionRows) -> PerRow:
+    def refuse(rows: AttentionRows) -> PerRow:
         """Raises InputError, whatever the rows: the file is not here."""
         del rows
         what = message("the metric {name} is a file's, and the file is not here", name=declaration.name)
@@ -270,7 +270,7 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
     )
     return Metric(
         declaration.name, declaration.formula, declaration.low, declaration.high, declaration.unit, declaration.says,
-        rows, f"sha256 {digest}", of, needs=declaration.needs, aligned=False,
+        rows, f"sha256 {digest}", refuse, needs=declaration.needs, aligned=False,
     )  # fmt: skip
 
 

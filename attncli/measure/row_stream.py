@@ -259,7 +259,7 @@ class RowFeeder:
         self._i: Ints = np.empty(0, np.int64)
         self._shared_sight: Sight | None = None
 
-    def whole(self, weights: Floats, visible: Bools) -> None:
+    def take_layer(self, weights: Floats, visible: Bools) -> None:
         """Take all rows at once: weights [head, query, key] in NumPy, and visibility that broadcasts to them."""
         visibility = np.broadcast_to(visible, weights.shape)
         for head, row in portions(*weights.shape):

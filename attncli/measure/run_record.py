@@ -92,7 +92,7 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
     )  # heads that see the same
     records.rows(weights.shape[-1]).add(0, 0, weights, lse, None if visibility.all() else shared_visibility, bias)
     keys = records.keys
-    records.feeder.whole(weights[..., :keys].astype(np.float64), visibility[..., :keys])
+    records.feeder.take_layer(weights[..., :keys].astype(np.float64), visibility[..., :keys])
 
 
 def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None) -> Arithmetic | None:

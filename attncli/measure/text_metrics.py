@@ -201,5 +201,5 @@ def measure_rows(weights: Array, visible: Bools, metrics: Sequence[Metric], fact
     """The metrics of one text's weights [head, query, key]; for what no coefficients are held of."""
     tally = Tally(weights.shape[0], metrics, facts)
     feeder = RowFeeder(backend_of(weights), [tally], facts, weights.shape[-1], heads=range(weights.shape[0]))
-    feeder.whole(np.asarray(backend_of(weights).numpy(weights)), visible)
+    feeder.take_layer(np.asarray(backend_of(weights).numpy(weights)), visible)
     return tally.result()

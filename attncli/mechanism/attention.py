@@ -12,7 +12,7 @@ from attncli.arrays.backend import DTYPES, Array, Backend, Library, backend_of
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.language import message
 from attncli.mechanism.attend import Rule, attend
-from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, both
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, intersection
 from attncli.mechanism.trace import SQUARE, AttentionTrace
 
 
@@ -144,7 +144,7 @@ def check_arguments(
     rule = Rule(
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),  # a NumPy scalar would widen float32
         softcap=None if softcap is None else float(softcap),
-        mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
+        mask=intersection(Causal() if causal else Everywhere(), _window_mask(window)),
         visibility=visibility,
         bias=bias_array,
         offset=_checked_offset(backend, offset, batch),

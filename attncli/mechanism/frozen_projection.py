@@ -32,7 +32,7 @@ class Factor(Struct, frozen=True, eq=False):
         """x, [..., token, dim], times the numbers."""
         return x * self.values
 
-    def of(self, rows: slice) -> Factor:
+    def of_tokens(self, rows: slice) -> Factor:
         """The numbers of some tokens; those for all tokens alike stay as they are."""
         return self if len(self.values) == 1 else Factor(self.values[rows])
 
@@ -44,7 +44,7 @@ class Centre(Struct, frozen=True, eq=False):
         """x, [..., token, dim], less the mean of its last axis."""
         return x - x.mean(-1, keepdims=True)
 
-    def of(self, rows: slice) -> Centre:
+    def of_tokens(self, rows: slice) -> Centre:
         """The step itself, which is the same for every token."""
         return self
 
@@ -62,7 +62,7 @@ class Turn(Struct, frozen=True, eq=False):
         turned = rotate(backend, self.rope, backend.keep(x), backend.keep(self.cos), backend.keep(self.sin))
         return backend.numpy(turned)
 
-    def of(self, rows: slice) -> Turn:
+    def of_tokens(self, rows: slice) -> Turn:
         """The rotation of some tokens."""
         return Turn(self.rope, self.cos[rows], self.sin[rows])
 
@@ -82,9 +82,9 @@ class FrozenHead(Struct, frozen=True, eq=False):
             x = step.apply(x)
         return x
 
-    def of(self, rows: slice) -> FrozenHead:
+    def of_tokens(self, rows: slice) -> FrozenHead:
         """The same steps, of these tokens alone."""
-        return FrozenHead(tuple(step.of(rows) for step in self.steps), self.constant[rows])
+        return FrozenHead(tuple(step.of_tokens(rows) for step in self.steps), self.constant[rows])
 
 
 class HeadProjection(Struct, frozen=True, eq=False):
@@ -162,28 +162,28 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         array = attention.find(role)
         return None if array is None else _known_floats(backend, array)
 
-    def put(step: Step) -> None:
+    def add_step(step: Step) -> None:
         """Add a linear step, and take it with the constant and the whole."""
         nonlocal constant, total
         steps.append(step)
         constant, total = step.apply(constant), step.apply(total)
 
-    def shift(by: Floats | None) -> None:
+    def add_vector(by: Floats | None) -> None:
         """Add a vector to the constant and the whole; None adds nothing."""
         nonlocal constant, total
         if by is not None:
             constant, total = constant + by, total + by
 
     if spec.latent is not None:
-        _freeze_latent(spec, spec.latent, array_of, side, rows, vectors, put, shift)
+        _freeze_latent(spec, spec.latent, array_of, side, rows, vectors, add_step, add_vector)
     else:
         bias = array_of(f"{projection.name}.bias")
         if bias is not None:
-            shift(bias[rows] - (bias.mean() if _is_centred(spec, side) else 0.0))
+            add_vector(bias[rows] - (bias.mean() if _is_centred(spec, side) else 0.0))
     if spec.clip is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(total == 0, 1.0, np.clip(total, -spec.clip, spec.clip) / total)
-        put(Factor(share))
+        add_step(Factor(share))
     if side == "v":  # values are neither normed nor rotated
         return FrozenHead(tuple(steps), constant)
     norm = spec.qk_norm
@@ -193,21 +193,21 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         wide = wide if bias is None else wide + bias
         if spec.clip is not None:
             wide = np.clip(wide, -spec.clip, spec.clip)
-        put(Factor(1.0 / deviation(norm.norm, wide)))
+        add_step(Factor(1.0 / deviation(norm.norm, wide)))
         gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
-        _put_norm_weight(norm.norm, None if gain is None else gain[rows], put)
-        shift(None if added is None or not norm.norm.affine else added[rows])
+        _add_norm_weight(norm.norm, None if gain is None else gain[rows], add_step)
+        add_vector(None if added is None or not norm.norm.affine else added[rows])
 
     def norm_by_head() -> None:
         assert norm is not None
         if norm.norm.kind == "layer":
-            put(Centre())
-        put(Factor(1.0 / deviation(norm.norm, total)))
+            add_step(Centre())
+        add_step(Factor(1.0 / deviation(norm.norm, total)))
         gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
         number = rows.start // spec.head_dim
         own = tuple(None if part is None else part[number] if part.ndim == 2 else part for part in (gain, added))
-        _put_norm_weight(norm.norm, own[0], put)
-        shift(own[1] if norm.norm.affine else None)
+        _add_norm_weight(norm.norm, own[0], add_step)
+        add_vector(own[1] if norm.norm.affine else None)
 
     by_head = norm is not None and norm.over != "width"
     if by_head and norm is not None and not norm.after:
@@ -218,11 +218,11 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
             cos, sin = rotation(spec.position, places, len(places))
         else:
             cos, sin = rotations_of(backend, spec.position, context)
-        put(Turn(spec.position, cos.astype(vectors.dtype), sin.astype(vectors.dtype)))
+        add_step(Turn(spec.position, cos.astype(vectors.dtype), sin.astype(vectors.dtype)))
     if by_head and norm is not None and norm.after:
         norm_by_head()
     if spec.temperature is not None and side == "q":
-        put(Factor(temperatures(spec.temperature, context.positions)[:, None]))
+        add_step(Factor(temperatures(spec.temperature, context.positions)[:, None]))
     return FrozenHead(tuple(steps), constant)
 
 
@@ -233,13 +233,13 @@ def _freeze_latent(
     side: Side,
     rows: slice,
     vectors: Floats,
-    put: Callable[[Step], None],
-    shift: Callable[[Floats | None], None],
+    add_step: Callable[[Step], None],
+    add_vector: Callable[[Floats | None], None],
 ) -> None:
     """The narrow norm's division, and the biases."""
     if side == "q" and latent.query is None:
         bias = array_of("q.bias")
-        shift(None if bias is None else bias[rows])
+        add_vector(None if bias is None else bias[rows])
         return
     name, kept = ("q_down", None) if side == "q" else ("kv_down", latent.keys)
     down, added = array_of(f"{name}.weight"), array_of(f"{name}.bias")
@@ -251,9 +251,9 @@ def _freeze_latent(
         wide, bias = array_of("q.weight"), array_of("q.bias")
         assert wide is not None
         if added is not None:
-            shift(through_norm(latent.norm, wide[rows], weight) @ added)
-        put(Factor(1.0 / deviation(latent.norm, narrow)))
-        shift(None if bias is None else bias[rows])
+            add_vector(through_norm(latent.norm, wide[rows], weight) @ added)
+        add_step(Factor(1.0 / deviation(latent.norm, narrow)))
+        add_vector(None if bias is None else bias[rows])
         return
     wide, bias = array_of("kv.weight"), array_of("kv.bias")
     assert wide is not None
@@ -263,24 +263,24 @@ def _freeze_latent(
     if side == "v":
         values = slice(first + content, first + content + spec.v_dim)
         if added is not None:
-            shift(through_norm(latent.norm, wide[values], weight) @ added[: latent.keys])
-        put(Factor(1.0 / deviation(latent.norm, narrow)))
-        shift(None if bias is None else bias[values])
+            add_vector(through_norm(latent.norm, wide[values], weight) @ added[: latent.keys])
+        add_step(Factor(1.0 / deviation(latent.norm, narrow)))
+        add_vector(None if bias is None else bias[values])
         return
     if added is not None:
         through = through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]
-        shift(np.concatenate([through, added[latent.keys :]]))
+        add_vector(np.concatenate([through, added[latent.keys :]]))
     factors = np.ones((len(vectors), spec.head_dim))
     factors[:, :content] = 1.0 / deviation(latent.norm, narrow)
-    put(Factor(factors))
+    add_step(Factor(factors))
     if bias is not None:
-        shift(np.concatenate([bias[first : first + content], np.zeros(latent.straight)]))
+        add_vector(np.concatenate([bias[first : first + content], np.zeros(latent.straight)]))
 
 
-def _put_norm_weight(norm: Norm, weight: Floats | None, put: Callable[[Step], None]) -> None:
+def _add_norm_weight(norm: Norm, weight: Floats | None, add_step: Callable[[Step], None]) -> None:
     """Put the step that multiplies with a norm's weight, [dim]; none where it has no weight."""
     if norm.affine and weight is not None:
-        put(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
+        add_step(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
 
 
 def _known_floats(backend: Backend, array: Array) -> Floats:

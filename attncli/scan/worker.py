@@ -178,7 +178,9 @@ class Layers:
             visible = sight_of(self.spec.blocks[trace.layer].attention.mask, count).visibility_matrix(count)[0]
             weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[..., :count]
             tally, feeder = self._new_tally(trace.layer, text_facts, len(word_merge.words))
-            feeder.whole(word_merge.merge(weights), word_merge.merge_visible(np.broadcast_to(visible, weights.shape)))
+            feeder.take_layer(
+                word_merge.merge(weights), word_merge.merge_visible(np.broadcast_to(visible, weights.shape))
+            )
             self._report_tally(trace.layer, tally, on_layer)
 
     def _run_by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:

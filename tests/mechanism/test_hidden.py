@@ -11,7 +11,7 @@ from comparing import LIBRARIES, agree, attend, case, loops, on, plain, row_bloc
 import attncli
 from attncli.arrays.backend import backend_of
 from attncli.mechanism.attend import Rule
-from attncli.mechanism.mask import Causal, Padding, both
+from attncli.mechanism.mask import Causal, Padding, intersection
 
 POISON = [np.nan, np.inf, -np.inf]
 
@@ -132,7 +132,7 @@ def test_sink_mass_is_what_rows_lack(library):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_poison_by_blocks_of_rows(library):
     q, k, v = case(queries=11, kv_heads=4)
-    rule = Rule(0.5, mask=both(Causal(), Padding(2)))
+    rule = Rule(0.5, mask=intersection(Causal(), Padding(2)))
     arrays = [on(library, x) for x in (q, k, v)]
     backend = backend_of(*arrays)
     clean = np.concatenate([plain(block.mixed) for block in row_blocks(backend, *arrays, rule, rows=3)], -2)

@@ -22,7 +22,7 @@ from attncli.mechanism.mask import (
     Padding,
     SameBucket,
     Window,
-    both,
+    intersection,
     pattern,
     shows_all,
     visible,
@@ -115,9 +115,9 @@ def test_bigbird_draws_without_replacement_and_reproducibly():
 
 
 def test_both_flattens_and_drops_what_shows_everything():
-    assert both() == Everywhere()
-    assert both(Everywhere(), Causal()) == Causal()
-    assert both(Causal(), Padding(1)) == AllOf((Causal(), Padding(1)))
+    assert intersection() == Everywhere()
+    assert intersection(Everywhere(), Causal()) == Causal()
+    assert intersection(Causal(), Padding(1)) == AllOf((Causal(), Padding(1)))
     assert shows_all(Window(None, None))
     assert not shows_all(Causal())
 

@@ -16,7 +16,7 @@ from oracles_hash import reformer_head
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
 from attncli.errors import UnsupportedError, UsageError
-from attncli.mechanism.mask import Causal, Everywhere, Hashed, MatrixMask, Padding, both
+from attncli.mechanism.mask import Causal, Everywhere, Hashed, MatrixMask, Padding, intersection
 from attncli.mechanism.mask.pattern import buckets_of, directions
 from attncli.mechanism.reformer import Reformer, hash_attention, hash_keys
 
@@ -147,7 +147,7 @@ def test_alone_a_token_sees_itself_and_an_empty_row_is_zero(backend):
     hidden[5] = False
     poisoned = v.copy()
     poisoned[:, -1] = np.nan
-    mask = both(Padding(1), MatrixMask(hidden))
+    mask = intersection(Padding(1), MatrixMask(hidden))
     trace = hash_attention(backend, backend.keep(q), backend.keep(poisoned), Reformer(4, 2, 3), mask=mask, dense=True)
     assert backend.numpy(trace.empty_rows)[:, 5].all()
     assert not backend.numpy(trace.mixed)[:, 5].any()
@@ -170,7 +170,7 @@ def test_refusals():
     for rule in (Reformer(3), Reformer(4, 0), Reformer(4, 1, 0)):
         with pytest.raises(UsageError):
             hash_attention(BACKENDS[0], q, v, rule)
-    for mask in (Hashed(4), both(Causal(), MatrixMask(np.ones((3, 13, 13), bool)))):
+    for mask in (Hashed(4), intersection(Causal(), MatrixMask(np.ones((3, 13, 13), bool)))):
         with pytest.raises(UnsupportedError):
             hash_attention(BACKENDS[0], q, v, Reformer(4), mask=mask)
 

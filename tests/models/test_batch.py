@@ -13,7 +13,7 @@ import attncli
 from attncli.arrays.backend import choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import BigBird, Causal, Hashed, Mask, MatrixMask, Padding, Window, both
+from attncli.mechanism.mask import BigBird, Causal, Hashed, Mask, MatrixMask, Padding, Window, intersection
 from attncli.mechanism.trace import shapes_of
 from attncli.models.model import Model, take_text
 from attncli.models.one_layer import Settings, seeded_model
@@ -51,7 +51,7 @@ def compare(made: Model, texts: list[str], **options: object) -> float:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("mask", [None, Causal(), both(Causal(), Window(2, None)), Window(1, 1)])
+@pytest.mark.parametrize("mask", [None, Causal(), intersection(Causal(), Window(2, None)), Window(1, 1)])
 @pytest.mark.parametrize("position", ["none", "sinusoidal", "alibi", "learned"])
 def test_each_text_gets_what_it_gets_alone(backend: str, mask: Mask | None, position: str) -> None:
     settings = Settings(d_model=30, heads=5, d_k=8, d_v=11, residual=True, layer_norm=True, position=position)
@@ -105,7 +105,13 @@ def test_every_stage_has_a_batch_axis_first() -> None:
 
 
 def test_what_a_batch_cannot_carry_is_refused() -> None:
-    for mask in (BigBird(2, 1), Padding(1), MatrixMask(np.ones((11, 11), bool)), Hashed(4), both(Causal(), Hashed(4))):
+    for mask in (
+        BigBird(2, 1),
+        Padding(1),
+        MatrixMask(np.ones((11, 11), bool)),
+        Hashed(4),
+        intersection(Causal(), Hashed(4)),
+    ):
         with pytest.raises(UnsupportedError, match=r"mask"):
             list(model(Settings(d_model=8, mask=mask)).trace_batch(TEXTS))
     same = ["a b c", "d e f"]

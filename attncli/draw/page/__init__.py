@@ -431,7 +431,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
+        "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.is_one_text else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
         "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
 

@@ -24,7 +24,7 @@ from attncli.inputs.token import Token, ignore
 from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
-from attncli.mechanism.mask import both
+from attncli.mechanism.mask import intersection
 from attncli.mechanism.mask.cache_policy import (
     POLICIES,
     Policy,
@@ -323,7 +323,7 @@ def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:
     return replace(
         spec,
         blocks=tuple(
-            replace(block, attention=replace(block.attention, mask=both(block.attention.mask, forgetting)))
+            replace(block, attention=replace(block.attention, mask=intersection(block.attention.mask, forgetting)))
             for block in spec.blocks
         ),
     )

@@ -302,7 +302,7 @@ def contributions(
     context = text.context()
     frozen = (
         freeze(projections[0], reading.entering, context).of(query_row),
-        freeze(projections[1], source, context, memory=link.kind == "cross").of(rows),
+        freeze(projections[1], source, context, memory=link.kind == "cross").of_tokens(rows),
     )
     row, relative, learned = _row_scores(text, part, link, reading.entering, source, rows)
     space = HeadSpace(*frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed)

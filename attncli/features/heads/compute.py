@@ -324,7 +324,7 @@ def heads_document(
         moved_metrics: list[MovedMetrics] | None = None
         if rows is None:
             weights, visible = _weights_and_visibility(model, trace, heads, words, len(tokens))
-            now.feeder.whole(weights, visible)
+            now.feeder.take_layer(weights, visible)
             if across is not None:
                 across.add(trace.layer, heads, weights, visible)
             if now.left_out is not None:
@@ -448,7 +448,7 @@ def _moved_metrics(
         maps=False,
     )
     layer = _LayerTally(model, tokens, facts, bare, trace.layer, heads, side=None)
-    layer.feeder.whole(moved_weights, visible)
+    layer.feeder.take_layer(moved_weights, visible)
     parts = layer.parts(model, trace, bare, None)
     return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in parts]
 

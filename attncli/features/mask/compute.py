@@ -17,7 +17,7 @@ from attncli.language import listing, message
 from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
-from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, both, parse_mask
+from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, intersection, parse_mask
 from attncli.mechanism.projection import LayerAttention, alibi, alibi_slopes, position_bias, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
@@ -95,7 +95,7 @@ def mask_document(
     masks: Sequence[Mask], n: int, *, seed: int = 0, bias: Bias | None = None, model: Model | None = None
 ) -> MaskDocument:
     """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there are several."""
-    whole = both(*masks)
+    whole = intersection(*masks)
     parts = [mask_part(mask, n, n, seed) for mask in masks]
     return MaskDocument(
         version=__version__,

@@ -27,7 +27,7 @@ from attncli.measure.row_stream import RowFeeder, TopLinks, share
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole, metric_values
 from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_within, stream
 from attncli.mechanism.attention import check_arguments
-from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
+from attncli.mechanism.mask import Everywhere, Mask, intersection, shows_all
 from attncli.mechanism.trace import SQUARE, shapes_of
 from attncli.models.layout import names_text
 from attncli.models.run import LONG
@@ -114,7 +114,9 @@ def capture_attention(
     if options.mask.depends_on == "vectors" and q.ndim > 3:
         raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
     mask = options.mask.bind(backend, q, k, rule.scale, options.softcap) if q.ndim == 3 else options.mask
-    return CapturedTensors(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
+    return CapturedTensors(
+        backend, q, k, v, replace(rule, mask=intersection(rule.mask, mask)), tensors.get(f"{prefix}weights")
+    )
 
 
 def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
@@ -372,7 +374,7 @@ class CapturedHeads:
 
     def add_weights(self, weights: Floats, visible: Bools) -> None:
         """Measure the chosen heads' weights [head, query, key] at once; visible: which keys they see."""
-        self._feeder.whole(np.nan_to_num(weights.astype(np.float64)), visible)
+        self._feeder.take_layer(np.nan_to_num(weights.astype(np.float64)), visible)
 
     def stream_rows(
         self, backend: Backend, arrays: tuple[Array, Array, Array], rule: Rule, progress: Callable[[float], None]

@@ -13,7 +13,18 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.language import listing, message, term
 from attncli.mechanism.mask.eviction import ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow
-from attncli.mechanism.mask.kind import AllOf, AnyOf, Causal, Dilated, Everywhere, Mask, Pairs, Spelling, Window, both
+from attncli.mechanism.mask.kind import (
+    AllOf,
+    AnyOf,
+    Causal,
+    Dilated,
+    Everywhere,
+    Mask,
+    Pairs,
+    Spelling,
+    Window,
+    intersection,
+)
 from attncli.mechanism.mask.pattern import (
     BigBird,
     Blocks,
@@ -31,7 +42,7 @@ from attncli.mechanism.mask.pattern import (
 __all__ = [
     "AllOf", "AnyOf", "BigBird", "Blocks", "ByChance", "Causal", "Chunk", "Dilated", "Documents",
     "Everywhere", "Forgotten", "Global", "Hashed", "HeavyHitters", "LastQuery", "LastWindow", "Mask",
-    "MatrixMask", "Padding", "Pairs", "Prefix", "SameBucket", "Streaming", "Window", "both", "shows_all",
+    "MatrixMask", "Padding", "Pairs", "Prefix", "SameBucket", "Streaming", "Window", "intersection", "shows_all",
     "visible",
 ]  # fmt: skip
 

@@ -182,11 +182,11 @@ class LastWindow(Eviction, frozen=True):
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         """The mask without the keys that the last window votes out, for queries [head, query, dim] and keys [kv, key,
         dim]."""
-        queries, keys = grouped(backend, q, k)
+        queries, keys = group_queries(backend, q, k)
         kv, group, count, _ = queries.shape
         first = count - self.window
         last = np.full((kv, count), count - 1)
-        scores = capped(np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap)
+        scores = cap_scores(np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap)
         hidden = np.arange(count) > np.arange(first, count)[:, None]
         votes = softmax_rows(np.where(hidden, -np.inf, scores))[..., :first].mean(2)
         side = self.pool // 2
@@ -270,7 +270,7 @@ def cached_pairs(budget: int, n: int) -> int:
     return short * (short + 1) // 2 + (n - short) * short
 
 
-def grouped(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]:
+def group_queries(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]:
     """Queries by the keys that they share, [kv, group, query, dim], and keys [kv, key, dim], in float64.
 
     Raises UsageError for queries that are not those of the same tokens as the keys.
@@ -284,7 +284,7 @@ def grouped(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]:
     return queries.reshape(keys.shape[0], -1, *queries.shape[-2:]), keys
 
 
-def capped(scores: Floats, softcap: float | None) -> Floats:
+def cap_scores(scores: Floats, softcap: float | None) -> Floats:
     """Scores within the soft cap, where there is one."""
     return scores if softcap is None else softcap * np.tanh(scores / softcap)
 
@@ -312,7 +312,7 @@ def forget_online(
     forgotten once there is a key too many, so that a query sees at most `budget` with its own. by_weights: whether
     `worth` is given any.
     """
-    queries, keys = grouped(backend, *vectors)
+    queries, keys = group_queries(backend, *vectors)
     kv, group, count, dim = queries.shape
     scale, softcap = score
     last = np.full((kv, count), count - 1)
@@ -330,7 +330,7 @@ def forget_online(
         weights = np.empty((kv, group, 0))
         if by_weights:
             scores = queries[:, :, query] @ cached[:, :size].swapaxes(1, 2) * scale
-            weights = softmax_rows(capped(scores, softcap))
+            weights = softmax_rows(cap_scores(scores, softcap))
         values = worth(weights, inside, query)
         if size == budget:  # the next key needs the room
             least = values == values.min(-1, keepdims=True)

@@ -346,10 +346,10 @@ class Dilated(Mask, frozen=True):
 
 def band(n: int, left: int | None, right: int | None) -> int:
     """The pairs of `Window(left, right)` for n queries and n keys."""
-    return n + _capped(n, left) + _capped(n, right)
+    return n + _capped_sum(n, left) + _capped_sum(n, right)
 
 
-def _capped(n: int, most: int | None) -> int:
+def _capped_sum(n: int, most: int | None) -> int:
     """The sum of min(i, most) over i = 0 … n − 1."""
     if most is None or most >= n - 1:
         return triangle(n - 1)
@@ -448,7 +448,7 @@ class AnyOf(Combination, frozen=True):
         return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
 
 
-def both(*masks: Mask) -> Mask:
+def intersection(*masks: Mask) -> Mask:
     """The intersection of masks, flattened; Everywhere for none."""
     parts = tuple(mask for mask in masks if not isinstance(mask, Everywhere))
     if len(parts) == 1:

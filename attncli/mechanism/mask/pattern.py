@@ -317,7 +317,7 @@ class BigBird(Mask, frozen=True):
                 "blocks of {size}: a query's block sees itself, its neighbours, the first and the last; everything "
                 "up to {whole} tokens",
                 size=self.size,
-                whole=self._whole,
+                whole=self._dense_length,
             )
         return plural(
             "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and {count} seeded "
@@ -326,17 +326,17 @@ class BigBird(Mask, frozen=True):
             "random blocks; everything up to {whole} tokens",
             count=self.random,
             size=self.size,
-            whole=self._whole,
+            whole=self._dense_length,
         )
 
     @property
-    def _whole(self) -> int:
+    def _dense_length(self) -> int:
         """The longest text of which everything is visible."""
         return (5 + 2 * self.random) * self.size if self.longest is None else self.longest
 
     def sees(self, pairs: Pairs) -> Array:
         """Whether the query's block sees the key's; True for every pair of a short text."""
-        if pairs.keys <= self._whole:
+        if pairs.keys <= self._dense_length:
             return pairs.all
         blocks = block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
         inside = (pairs.i >= 0) & (pairs.i < pairs.keys)
@@ -345,11 +345,11 @@ class BigBird(Mask, frozen=True):
 
     def reach(self, i: Ints, keys: int) -> Reach:
         """All keys, without gaps only in a short text."""
-        return everywhere(i, keys, whole=keys <= self._whole)
+        return everywhere(i, keys, whole=keys <= self._dense_length)
 
     def pairs(self, n: int) -> int | None:
         """All n² pairs of a short text; None for a longer one."""
-        return n * n if n <= self._whole else None
+        return n * n if n <= self._dense_length else None
 
 
 # BigBird's pattern of blocks: which block of positions sees which.
