@@ -515,6 +515,7 @@ def _erf_float32(wide: NDArray) -> NDArray:
 
 
 def _polynomial_ratio(x: NDArray, above: Sequence[float], below: Sequence[float]) -> NDArray:
+    """The ratio of two polynomials with these coefficients, entrywise, as a new array."""
     return _horner(x, above) / _horner(x, below)
 
 
@@ -611,11 +612,11 @@ def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
     step = max(PIECE // width, 1)
     starts = iter(range(0, count, step))
 
-    def take() -> None:
+    def do_pieces() -> None:
         """Work on piece after piece until none is left."""
         for start in starts:  # a step of a range's iterator is one operation, whichever thread asks
             part = slice(start, start + step)
             result[part] = work(*(array[part] for array in flat))
 
-    at_once([take] * cores())
+    at_once([do_pieces] * cores())
     return result.reshape(first.shape)

@@ -341,6 +341,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bo
 
 
 def _torch_dtype(dtype: str) -> torch.dtype:
+    """torch's data type of this name."""
     torch_dtype: torch.dtype = getattr(torch, dtype)
     return torch_dtype
 

@@ -103,6 +103,7 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
     length = LENGTH if limit is None else max(min(LENGTH, (limit - len(before) - len(after)) // 2), 2)
 
     def run_tokens(tokens: list[Token]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+        """Layers and their weights [head, query, key] of a run on these tokens, one after the other."""
         for trace in model.trace(tokens, layers=layers, keep=("weights",)):
             yield trace.layer, model.backend.numpy(trace.stages["weights"])
 

@@ -147,10 +147,12 @@ def run_record(
     recording = Recording(model, tokens, heads, exact=exact)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        """Report the share done when a block of a layer's self-attention is there."""
         if kind == "self" and progress is not None:
             progress((layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1))
 
     def head_records() -> Iterator[HeadRecord]:
+        """Records of the chosen heads, each layer's as soon as it has run."""
         for _ in recording.trace(tokens, layers=layers, rows=_rows_at_once(blocks, len(tokens)), on_block=on_block):
             yield from recording.take_records()
 
@@ -191,6 +193,7 @@ def _whole_record(
     is_learned = model.identity.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
+        """Records of the chosen heads from each layer's whole weights, of words where these are merged."""
         for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
             attention = model.spec.blocks[trace.layer].attention
             head_numbers = numbers_of(heads, attention.heads)
@@ -212,6 +215,7 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
     is_learned = model.identity.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
+        """Records of the chosen heads of each layer's cross-attention."""
         for spec, trace in cross_traces(model, texts, layers, EVERY):
             head_numbers = numbers_of(heads, spec.heads)
             records = LayerRecords(model.backend, trace.layer, sides, head_numbers, is_learned=is_learned)
@@ -342,6 +346,7 @@ class Recording:
         model = self._model
 
         def feed_block(layer: int, kind: str, block: RowBlock) -> None:
+            """Give a block of self-attention to its layer's records, and any block to whoever asked for it."""
             if kind == "self":
                 feed(model.backend, self._layer_records(layer), block)
             if on_block is not None:
@@ -385,6 +390,7 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
     attention, is_learned = document.attention, document.model.source == "checkpoint"
 
     def head_records() -> Iterator[HeadRecord]:
+        """Records of the heads in the tensors, layer by layer."""
         for layer in (part.layer for part in document.layers):
             prefix = f"layers.{layer}."
             stages = {
@@ -481,6 +487,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     """The two sides of a comparison, on the tokens that both have; a head's partner stands at the same place."""
 
     def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
+        """Records of one side's heads, in the order of the pairs. first: whether the side is a."""
         is_learned = (document.a if first else document.b).model.source == "checkpoint"
         for pair in document.heads:
             place, values = (pair.a, pair.weights_a) if first else (pair.b, pair.weights_b)

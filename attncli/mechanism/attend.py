@@ -87,6 +87,7 @@ def softmax(
     )
 
     def unless_empty(value: float, values: Array) -> Array:
+        """The values of rows that see something, and this value for those that see nothing."""
         return values if visibility is None else backend.where(empty, value, values)
 
     highest = unless_empty(0.0, highest)
@@ -201,7 +202,7 @@ class RowBlock(Struct, frozen=True):
 
     @property
     def visibility(self) -> Array | None:
-        """Which keys the rows see, booleans that broadcast to [head, row, key]; None for all of them."""
+        """Which keys from `low` to `high` the rows see, booleans that broadcast to [..., head, row, key]; None for all."""
         return self.find_visibility()
 
 
@@ -544,7 +545,7 @@ def stream(
         arrays = (q[..., head_range, :, :], k[..., kv, :, :], v[..., kv, :, :])
         parts.append((head_range, arrays, _of_heads(rule, head_range, heads)))
 
-    def block(
+    def attend_part(
         head_slice: slice, arrays: tuple[Array, Array, Array], rule: Rule, row_range: range, buffer: ScoreBuffer
     ) -> RowBlock:
         """The attention of some query rows of one group of heads. buffer: memory for its scores."""
@@ -553,12 +554,12 @@ def stream(
         )
         return replace(row_block, first_head=head_slice.start)
 
-    works = [partial(block, *part, row_range) for row_range in ranges for part in parts]
+    works = [partial(attend_part, *part, row_range) for row_range in ranges for part in parts]
     # written in place: thousands of small results kept between large blocks would leave memory in shreds
     mixed = backend.full((*lead, heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
     empty = backend.full((*lead, heads, queries), 0, "bool")
 
-    def take(block: RowBlock) -> None:
+    def write_block(block: RowBlock) -> None:
         """Hand a block on, and write its mixed values and empty rows where they belong."""
         on_block(block)
         head_range = slice(block.first_head, block.first_head + group_size)
@@ -567,7 +568,7 @@ def stream(
 
     with backend.shared_out(THREADS) as threads:
         size = prod(lead) * group_size * area
-        in_order(works, take, [ScoreBuffer(backend, dtype, size) for _ in range(threads + (threads > 1))])
+        in_order(works, write_block, [ScoreBuffer(backend, dtype, size) for _ in range(threads + (threads > 1))])
     return StreamResult(mixed, empty)
 
 
@@ -663,6 +664,7 @@ def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
     """The rule for some heads: what differs by head is cut to them."""
 
     def slice_heads(array: Array | None) -> Array | None:
+        """An array's part for these heads; the array itself where it is the same for every head."""
         by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
         return array[..., head_range, :, :] if array is not None and by_head else array
 

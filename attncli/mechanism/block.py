@@ -68,6 +68,7 @@ def run_block(
         mlp = block.mlp
 
         def run_mlp() -> Array:
+            """What leaves the block's attention and feed-forward parts, [..., token, width]."""
             mlp_input = apply_norm("mlp.in", hidden) if "mlp.in" in block.norms else entering
             beside = watch("mlp", feed_forward(backend, mlp, weights, mlp_input))
             return hidden + scale_branch(out) + scale_branch(beside)
@@ -95,6 +96,7 @@ def run_block(
 
     @np.errstate(over="ignore", invalid="ignore")
     def compute_output() -> Array:
+        """What leaves the block: with the convolution, where it has one, and in the backend's data type."""
         output = run_mlp()
         if block.convolution is not None:
             part = LayerPart(backend, weights, "conv")

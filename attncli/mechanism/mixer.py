@@ -341,4 +341,5 @@ def _softplus(backend: Backend, x: Array) -> Array:
 
 
 def _sigmoid(backend: Backend, x: Array) -> Array:
+    """1 / (1 + exp −x), entrywise."""
     return (backend.tanh(x * 0.5) + 1.0) * 0.5

@@ -403,6 +403,7 @@ def from_latent(attention: LayerAttention, latent: Latent, x: Array, source: Arr
     backend, spec = attention.backend, attention.spec
 
     def normalise_narrow(name: str, wide: Array) -> Array:
+        """The norm of the narrow vectors, with the weight of the role of this name."""
         return normalise(backend, latent.norm, wide, attention.find(f"{name}_norm.weight"), None)
 
     q = attention.linear("q", x if latent.query is None else normalise_narrow("q_down", attention.linear("q_down", x)))
@@ -511,6 +512,7 @@ def relative_vectors(
     own = slice(head * attention.spec.head_dim, (head + 1) * attention.spec.head_dim)
 
     def of_head(array: Array | None, which: Integers) -> np.ndarray[Any, Any] | None:
+        """The rows of an array that this head meets, its own columns of them, in float64."""
         return None if array is None else np.asarray(attention.backend.numpy(array), np.float64)[which][:, own]
 
     more = of_head(places.more, np.zeros(1, np.int64))

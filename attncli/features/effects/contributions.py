@@ -301,7 +301,7 @@ def contributions(
         passed = passing.passed[0], source_passing.passed[0]
     context = text.context()
     frozen = (
-        freeze(projections[0], reading.entering, context).of(query_row),
+        freeze(projections[0], reading.entering, context).of_tokens(query_row),
         freeze(projections[1], source, context, memory=link.kind == "cross").of_tokens(rows),
     )
     row, relative, learned = _row_scores(text, part, link, reading.entering, source, rows)
