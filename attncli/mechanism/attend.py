@@ -202,7 +202,7 @@ class RowBlock(Struct, frozen=True):
 
     @property
     def visibility(self) -> Array | None:
-        """Which keys from `low` to `high` the rows see, booleans that broadcast to [..., head, row, key]; None for all."""
+        """Which keys of its range the rows see, booleans that broadcast to [..., head, row, key]; None for all."""
         return self.find_visibility()
 
 
