@@ -36,7 +36,7 @@ FIGURES, PAGES = (".svg", ".png", ".pdf"), (".html", ".htm")
 
 
 def rows(document: Document) -> list[dict[str, Any]]:
-    """A document's table.
+    """A document as the rows of its table, each a dictionary by column.
 
     Args:
         document: Any document.

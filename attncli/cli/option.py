@@ -322,7 +322,7 @@ class Repeated(Struct, Generic[Group], frozen=True):
         return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
     def side(self, index: int) -> Group:
-        """The group of one side: what is given once holds for each."""
+        """The option group of one side of a comparison: what is given once holds for each."""
         lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(without_none(hint)) is list}
         side_values = {name: values[index if len(values) > 1 else 0] for name, values in self.values.items() if values}
         return self.group(

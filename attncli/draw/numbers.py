@@ -31,7 +31,7 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     scientific = largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision
 
     def write(value: float) -> str:
-        """The value in the style of them all."""
+        """A value as text, in the notation chosen for all values."""
         text = f"{value:.{precision}{'e' if scientific else 'f'}}"
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 

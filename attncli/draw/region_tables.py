@@ -35,7 +35,7 @@ class WithRegions(Protocol):
 
     @property
     def model(self) -> ModelPart:
-        """Which weights ran."""
+        """The model that ran."""
 
     @property
     def regions(self) -> list[RegionRow] | UnsetType:

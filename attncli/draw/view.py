@@ -89,7 +89,7 @@ Shown = TypeVar("Shown", contravariant=True)
 
 
 def always(document: Any, view: View) -> bool:
-    """The part is shown where nobody names parts."""
+    """True: a part that is shown wherever `--show` names none."""
     return True
 
 

@@ -302,7 +302,7 @@ class LoadedRun:
         return matrix[:, : len(self.keys)]
 
     def row(self, place: Pair, query: int) -> Floats | None:
-        """What one query gives each key, [key]; hidden keys are NaN."""
+        """A query's weights in one head, [key]; hidden keys are NaN."""
         if place in self._weights_by_head:
             return self._weights_by_head[place][query]
         head = self.heads.get(place)

@@ -67,7 +67,7 @@ class Extent:
     keys: int
 
     def has(self, layer: int, head: int) -> bool:
-        """Whether there is this head."""
+        """Whether the model has this head."""
         return head in self.heads.get(layer, ())
 
     @property

@@ -292,7 +292,7 @@ class TotalLinks:
 
     @property
     def _rows_of_masks(self) -> Ints:
-        """Query rows that are counted under each mask."""
+        """How many query rows are counted under each mask."""
         every = np.array(list(self._tokens.values()), np.int64)
         rows: Ints = every[:, : every.shape[1] // 2].sum(0) if every.size else np.zeros(1, np.int64)
         return rows

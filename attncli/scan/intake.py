@@ -518,7 +518,7 @@ class Ranges:
         return tuple(self._ranges)
 
     def count(self, records: int) -> None:
-        """So many records have gone by, or are known to come."""
+        """Count so many more records, gone by or known to come; enough of them rule out small shards."""
         self._records += records
         if self._records >= self._size.many and self._size.usual != self._size.large:
             self._ranges.pop(self._size.usual, None)

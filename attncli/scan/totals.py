@@ -281,7 +281,7 @@ class Totals:
         return TextSample(len(self.columns), len(self.plan.heads), DRAWN * self.plan.measures.examples)
 
     def add(self, shard: int, state: ShardState) -> None:
-        """Add a shard to the totals."""
+        """Add a shard's state to the totals."""
         for name, array in state.arrays.items():
             if name.startswith(("top_", "sample_", "link_")):
                 continue

@@ -138,7 +138,7 @@ class WhyShares:
                 tallies.add(number, self._sides(number, whole, len(parts)), total, text_hash)
 
     def _sides(self, number: int, whole: Contributions, count: int) -> Floats:
-        """What each planned part adds on either side, [2, part]."""
+        """What each part that the plan names adds to the score on either side, [2, part]."""
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):
             for part, value in zip(whole.parts, whole.centre(sums).tolist(), strict=True):

@@ -468,7 +468,7 @@ class Worker:
             yield CountedText(dataclasses.replace(record, text=piece), count, unit, number, name)
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
-        """A text that counts with its tokens."""
+        """A text of the corpus with its tokens."""
         return TokenizedText(text, truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit))
 
     def _take_batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
@@ -621,6 +621,6 @@ def machine(model: Model) -> dict[str, str]:
 
 
 def _narrow(array: Ints) -> Any:
-    """The smallest of int32 and int64 that holds the array."""
+    """The array as int32 if its values fit, else as int64."""
     fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
     return array.astype(np.int32) if fits else array

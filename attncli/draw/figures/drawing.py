@@ -434,7 +434,7 @@ def _colours(style: str, theme: Theme) -> tuple[str, str]:
     """Colour in front and behind ("" for none), from a Rich style such as `bold #000000 on #fde725`."""
 
     def colour(word: str) -> str:
-        """The colour of a word of a style."""
+        """The colour that one word of a Rich style stands for."""
         return COLOURS[word][theme is DARK] if word in COLOURS else word
 
     before, _, behind = style.partition("on ")

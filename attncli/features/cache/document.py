@@ -80,7 +80,7 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The regions and the layers."""
+        """How long axes are: of regions, and of layers."""
         regions = 0 if self.regions is UNSET else len(self.regions)
         return {**super().lengths(), "region": regions, "layer": len(self.cached_layers)}
 

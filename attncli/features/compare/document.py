@@ -160,7 +160,7 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The tokens of either side, and those that both have."""
+        """How long axes are: the tokens of either side, and those that both have."""
         return {
             message("token of A"): len(self.a.tokens),
             message("token of B"): len(self.b.tokens),

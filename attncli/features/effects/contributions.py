@@ -126,7 +126,7 @@ class Contributions(Struct, frozen=True, eq=False):
 
     @property
     def weight(self) -> float:
-        """The link's weight in the run."""
+        """The weight that the link has in the run."""
         return float(self.row.weights[self.place])
 
     def centre(self, sums: Floats, than: int | None = None) -> Floats:

@@ -198,7 +198,7 @@ class DifferentHead(AttentionHead, frozen=True, kw_only=True):
     high: float | None
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """An interval has two ends."""
+        """Faults of a difference: its interval has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 

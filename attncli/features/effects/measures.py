@@ -132,7 +132,7 @@ class Reader(Protocol):
 
     @property
     def baseline(self) -> Readings:
-        """The numbers of a run that is the own one, [1]."""
+        """The readings of the unchanged run, [1]."""
 
     def read(self, after: Array) -> Readings:
         """The numbers of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
@@ -261,7 +261,7 @@ class Meter:
 
     @property
     def baseline(self) -> Readings:
-        """The measures of a run that is the own one, [1]."""
+        """The measures of the unchanged run, [1]."""
         nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
         names = readings_of(self._request.measures)
         return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}

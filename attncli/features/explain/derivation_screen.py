@@ -214,7 +214,7 @@ class Derivation:
         return stack(title, remark(sentence, view, style=""))
 
     def softmax(self) -> Lines:
-        """Maximum, exponentials, sum, quotients."""
+        """The softmax of the query's row as a table: maximum, exponentials, sum, quotients."""
         step, view = self.document.step(SoftmaxRow), self.view
         title = self._title(4, "softmax", say(view, "w = exp(s − max) / sum"))
         if step.highest is None:

@@ -143,11 +143,11 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The tokens, and the learned keys after them."""
+        """How long axes are: the tokens, and the learned keys after them."""
         return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
 
     def step(self, kind: type[Kind]) -> Kind:
-        """The step of that kind; there is one of each."""
+        """The step of this class; there is one of each."""
         return next(step for step in self.steps if isinstance(step, kind))
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:

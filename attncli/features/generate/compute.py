@@ -97,13 +97,13 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Draws have a seed, and nothing else has."""
+        """Faults of how tokens were chosen: random draws have a seed, and nothing else has."""
         yield from super().validation_errors()
         if (self.temperature > 0) != (self.sample_seed is not None):
             yield "sample_seed", message("draws without a seed, or a seed without draws")
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The prompt, what was generated, and both."""
+        """How long axes are: the tokens of the prompt, those generated, and both."""
         prompt, new = len(self.tokens), len(self.generated)
         regions = 0 if self.regions is UNSET else len(self.regions)
         return {**super().lengths(), "generated": new, "text": prompt + new, "region": regions}

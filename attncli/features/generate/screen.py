@@ -145,7 +145,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:
-    """What ends the screen, unless parts are named."""
+    """The sentences that end the screen, unless parts are named."""
     if view.show is not None:
         return []
     return [stack(_tinted_text(document, view), sentences(generate_sentences(document, view), view))]

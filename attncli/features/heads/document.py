@@ -324,7 +324,7 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     ] = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
-        """Whole weights have a row per token, pooled ones a row per `pool` of them."""
+        """How long axes are: whole weights have a row per token, pooled ones a row per `pool` of them."""
         count = len(self.tokens)
         pool = next((head.pool for head in self.heads if head.pool is not UNSET), 1)
         cells = -(-count // pool)

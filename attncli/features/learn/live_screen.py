@@ -143,12 +143,12 @@ class Training:
         self._stopped = False
 
     def show(self, moment: Moment) -> None:
-        """Draw how the model is at a step that the document has."""
+        """Draw the loss, scores and maps at a step that the document keeps."""
         self._moments.append(moment)
         self._draw(moment)
 
     def glance(self, measure: Callable[[], Moment]) -> None:
-        """Draw how the model is now, where the last picture is old."""
+        """Draw the loss, scores and maps of now, if the last picture is old."""
         if self.live is not None and time.monotonic() - self._drawn_at >= INTERVAL:
             self._draw(measure())
 

@@ -216,7 +216,7 @@ class Trainer:
             heads *= np.maximum(1 - self._thrift * self._rate / np.maximum(lengths, 1e-9), 0)
 
     def run(self, batch: Batch, *, keep: bool = False, interventions: Interventions = NO_INTERVENTIONS) -> ForwardPass:
-        """What the model makes of a batch now, in NumPy arrays."""
+        """The forward pass of a batch with the weights of now, in NumPy arrays."""
         return forward(self._plain, self.model.spec, self.arrays, batch.ids, keep=keep, interventions=interventions)
 
     def loss(self, batch: Batch, *, interventions: Interventions = NO_INTERVENTIONS) -> float:

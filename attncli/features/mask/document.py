@@ -94,6 +94,6 @@ class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """Positions, and cells of the maps."""
+        """How long axes are: positions, and cells of the maps."""
         parts = [*self.masks, *([] if self.combined is None else [self.combined])]
         return {"position": self.n, "cell": -(-self.n // parts[0].map.block)}

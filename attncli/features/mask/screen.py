@@ -54,7 +54,7 @@ def _mask_in_words(part: MaskPart, view: View) -> str:
 
 
 def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
-    """The map with nothing where nothing is visible."""
+    """The share of visible pairs in each cell of a mask's map; NaN where nothing is visible."""
     shares = np.asarray(part.map.share, np.float64)
     return np.where(shares > 0, shares, np.nan)
 

@@ -30,7 +30,7 @@ class RegionsDocument(Header, tag="attn.regions/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The regions."""
+        """How long the axis of regions is."""
         return {**super().lengths(), "region": len(self.regions)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:

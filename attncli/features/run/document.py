@@ -188,7 +188,7 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     resources: Resources | UnsetType = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How many queries there are: those named, or every token."""
+        """How long axes are: of queries as many as are named, or every token."""
         count = len(self.tokens)
         lengths = {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
         return lengths if self.regions is UNSET else {**lengths, "region": len(self.regions)}

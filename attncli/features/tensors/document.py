@@ -87,5 +87,5 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
                 yield f"links[{number}]", message("it belongs to no head of the document")
 
     def lengths(self) -> Mapping[str, int | range]:
-        """Queries and keys, as the document counts them."""
+        """How long axes are: queries and keys, as the document counts them."""
         return {"query": self.queries, message("query token"): self.queries, "key": self.keys}

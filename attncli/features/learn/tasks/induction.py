@@ -38,7 +38,7 @@ class Induction(Task):
         return math.log(len(self.words))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """Cycles of random length; targets from their second time on."""
+        """Texts that repeat a cycle of random length; targets from its second time on."""
         kinds = len(self.words)
         numbers = integers(seed, f"induction\0{stream}", size * (kinds + 1)).reshape(size, kinds + 1)
         order = np.argsort(numbers[:, :kinds], 1, kind="stable")

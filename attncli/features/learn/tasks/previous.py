@@ -34,7 +34,7 @@ class Previous(Task):
         return math.log(len(self.words))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """Random symbols; the target of each is the one before."""
+        """Texts of random symbols; the target of each is the one before."""
         numbers = integers(seed, f"previous\0{stream}", size * self.length).reshape(size, self.length)
         ids = (numbers % len(self.words)).astype(np.int64)
         targets = np.full(ids.shape, NO_TARGET)
