@@ -424,11 +424,11 @@ class Explorer(App[None]):
         self.draw()
 
     def on_mouse_scroll_down(self) -> None:
-        """The wheel goes on."""
+        """Do at a turn of the wheel what the key Down does."""
         act(self.walk, "down")
 
     def on_mouse_scroll_up(self) -> None:
-        """The wheel goes back."""
+        """Do at a turn back of the wheel what the key Up does."""
         act(self.walk, "up")
 
     def ask(self, question: Question, text: str) -> None:
@@ -443,7 +443,7 @@ class Explorer(App[None]):
         self.line.focus()
 
     def _close_question(self) -> None:
-        """Put the line to type in away."""
+        """Remove the line to type in."""
         self.question = None
         if self._typing is not None:
             self._typing.stop()
@@ -451,7 +451,7 @@ class Explorer(App[None]):
         self.canvas.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """A new text runs while it is typed."""
+        """Run a new text while it is typed."""
         if self._typing is not None:
             self._typing.stop()
         if self.question == "type" and event.value.strip():
@@ -466,7 +466,7 @@ class Explorer(App[None]):
                 self.walk.show_message(translate(error.what, self.view.lang))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """What was typed is taken."""
+        """Answer the question with what was typed."""
         question, text = self.question, event.value
         self._close_question()
         if question is not None:

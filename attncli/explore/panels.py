@@ -426,7 +426,7 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
 
 
 def search_rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
-    """Every head by the weight of the chosen link."""
+    """Every head with its weight of the chosen link, the largest first."""
     weights = loaded_run.search(state.query, state.key)
     return [RankingRow(layer, head, weight, f"{weight:.3f}") for weight, (layer, head) in weights]
 

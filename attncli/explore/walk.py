@@ -282,13 +282,13 @@ class Walk:
         self.begin(name, compute_one)
 
     def go_to_head(self, layer: int, head: int) -> None:
-        """Look at this head."""
+        """Show this head."""
         if self.loaded_run is not None:
             self.state = replace(at_head(self.state, self.loaded_run.extent, layer, head), focus="heads")
             self.follow()
 
     def go_to_pair(self, query: int, key: int) -> None:
-        """Look at this pair of words."""
+        """Show the weight between these two words."""
         if self.loaded_run is not None:
             self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), focus="words")
             self.follow()

@@ -271,7 +271,7 @@ class _Counter:
         self.tell: Callable[[float], None] = lambda share: None
 
     def on_plan(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
-        """Begin. shards: those to do."""
+        """Begin to count texts and time. shards: those to do."""
         self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
         self._start_time = time.monotonic()
 

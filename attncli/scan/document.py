@@ -321,7 +321,7 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Every head has the metrics of the first, which are shown side by side; examples are texts that are there."""
+        """Faults, unless every head has the metrics of the first, and examples are texts that are there."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():
                 yield f"heads[{number}].metrics", message("other metrics than those of the first head")

@@ -210,7 +210,7 @@ def temporary_name(part: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
+    """Flush a folder's names to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # folders of some file systems cannot be synced

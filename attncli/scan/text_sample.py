@@ -75,7 +75,7 @@ class TextSample:
         self.values[:, heads] = np.take_along_axis(whole, order[None], -1)
 
     def text_places(self) -> set[tuple[int, int]]:
-        """Which texts are in it: (file, line)."""
+        """The texts in the sample, as (file, line)."""
         is_filled = self.table[0] != MOST
         return set(zip(self.table[1][is_filled].tolist(), self.table[2][is_filled].tolist(), strict=True))
 

@@ -79,7 +79,7 @@ class Examples:
         self.table = _largest_examples(every, self.top)
 
     def text_places(self) -> set[tuple[int, int]]:
-        """Which texts are examples: (file, line)."""
+        """The texts that are examples, as (file, line)."""
         is_filled = self.table[0] != NONE
         return set(zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True))
 

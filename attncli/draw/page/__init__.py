@@ -295,7 +295,7 @@ def join_modules(modules: Mapping[str, str]) -> str:
 
 
 def read_asset(name: str) -> str:
-    """A file of this folder."""
+    """The text of a script or a style in this folder."""
     return files("attncli.draw.page").joinpath(name).read_text("utf-8")
 
 

@@ -308,7 +308,7 @@ def _layer_heads(document: RunDocument) -> list[LayerHead]:
 
 
 def _compare_side(document: RunDocument, name: str) -> CompareSide:
-    """What the document tells of one side's run."""
+    """The document's part about one side's run."""
     return CompareSide(
         name=name, text=document.text, tokens=document.tokens, model=document.model, attention=document.attention
     )

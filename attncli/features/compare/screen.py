@@ -239,7 +239,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
 
 
 def _run_facts(side: CompareSide, view: View) -> list[str]:
-    """What computed a side's weights, in parts."""
+    """The model and the settings that computed a side's weights, in pieces of a sentence."""
     model, attention = side.model, side.attention
     facts = [
         term(safe(model.source, ascii=view.ascii)),

@@ -67,7 +67,7 @@ def check_sizes(sizes: Sizes) -> None:
 
 
 def variants(sizes: Sizes) -> list[Variant]:
-    """Every variant with its numbers for one layer.
+    """The cost of one layer under every variant of attention.
 
     pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all heads at
     once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path: through how many layers

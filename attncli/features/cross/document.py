@@ -72,7 +72,7 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Tokens lie in their texts, and links belong to heads that there are."""
+        """Faults, unless tokens lie in their texts, and links belong to heads that there are."""
         yield from position_errors(self.queries, self.query_text, "queries")
         yield from position_errors(self.keys, self.key_text, "keys")
         heads = {(layer.layer, head.head) for layer in self.layers for head in layer.heads}

@@ -306,7 +306,7 @@ def _link_place(link: CutLink, model: Model) -> LinkPlace:
 
 
 def _effect_row(effect: Effect) -> EffectRow:
-    """An effect as the document tells it."""
+    """The document's row of an effect."""
     return EffectRow(
         attention=effect.place.kind,
         layer=effect.place.layer,

@@ -118,7 +118,7 @@ class Interval(Part, frozen=True, kw_only=True):
     texts: Annotated[Size, describe("How many of the texts it is the mean of: those where it is defined.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults of an interval: it has two ends, or none."""
+        """Faults, unless the interval has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 
@@ -167,7 +167,7 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Every mean is of the same measures."""
+        """Faults, unless every mean is of the same measures."""
         readings = set(readings_of(self.measures))
         rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
         for place, measures in (("together", self.together), *rows):
@@ -198,7 +198,7 @@ class DifferentHead(AttentionHead, frozen=True, kw_only=True):
     high: float | None
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults of a difference: its interval has two ends, or none."""
+        """Faults, unless the difference's interval has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 
@@ -260,7 +260,7 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Every effect is told by the same measures; what is looked at is there, and what is cut had a weight."""
+        """Faults, unless effects have the same measures; what is looked at is there, and what is cut had a weight."""
         yield from super().validation_errors()
         rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
         random_rows = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
@@ -307,7 +307,7 @@ class LogitPart(Part, frozen=True, kw_only=True):
     ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """A head has its place, a feed-forward part its layer."""
+        """Faults, unless a head has its place, a feed-forward part its layer."""
         of_head = None not in (self.attention, self.layer, self.head)
         if (self.part == "head" and not of_head) or (self.part in ("mixer", "mlp") and self.layer is None):
             yield "part", message("{part} without its place", part=repr(self.part))
@@ -415,6 +415,6 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Tokens lie in their texts."""
+        """Faults, unless tokens lie in their texts."""
         yield from position_errors(self.tokens, self.clean, "tokens")
         yield from position_errors(self.corrupt_tokens, self.corrupt, "corrupt_tokens")

@@ -138,7 +138,7 @@ class Attributor:
         self._stream.add(LogitTerm("embedding"), self._vector(embeddings))
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep what the token has of it."""
+        """Keep the token's row of an activation."""
         self._activations[what] = self._vector(array)
 
     def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:

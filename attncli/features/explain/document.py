@@ -106,7 +106,7 @@ class After(Part, frozen=True, kw_only=True):
     norm: Annotated[Numbers | UnsetType, axes("width", meaning="the norm of the sum.")] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults of a sum: what is added is of one width."""
+        """Faults, unless what is added is of one width."""
         if self.sum is not UNSET and len(self.out) != len(self.x):
             yield "sum", message("x of width {x} and out of {out}", x=len(self.x), out=len(self.out))
 
@@ -151,7 +151,7 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         return next(step for step in self.steps if isinstance(step, kind))
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """The steps follow from each other, each once."""
+        """Faults, unless the steps follow from each other, each once."""
         yield from super().validation_errors()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
@@ -255,7 +255,7 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """There are heads, each with its entropy, and a share of each or of none."""
+        """Faults, unless there are heads, each with its entropy, and a share of each or of none."""
         yield from super().validation_errors()
         if not self.heads or len(self.entropies) != len(self.heads):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
@@ -364,7 +364,7 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Each scale stands beside the others, that of d_model where there is one."""
+        """Faults, unless each scale stands beside the others, that of d_model where there is one."""
         scales = [*SCALES[: 2 if self.d_model is None else 3]]
         if [row.scale for row in self.variance] != scales:
             yield "variance", message("the scales are not {scales}", scales=listing(scales))

@@ -118,7 +118,7 @@ def _rank_text(link: FoundHead | Reverse, view: View) -> str:
 
 
 def _token_name(document: FindDocument, index: int, view: View) -> str:
-    """A token as a title names it: its place and its text."""
+    """A token's name in a title: its position and its text."""
     return f"{index} {label(document.tokens[index].text, ascii=view.ascii)}"
 
 

@@ -155,7 +155,7 @@ def _likeness(part: Circuits, view: View) -> Lines:
 
 
 def head_name(head: WhichHead) -> str:
-    """Such as `L5 H11`."""
+    """A head's name, such as `L5 H11`."""
     return f"L{head.layer} H{head.head}"
 
 

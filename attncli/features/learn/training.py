@@ -85,7 +85,7 @@ class RoleStore:
         return lambda role: self._arrays.get(role)
 
     def bytes_read(self) -> int:
-        """Bytes of all arrays."""
+        """How many bytes the weights take, those of all arrays."""
         return sum(array.nbytes for array in self._arrays.values())
 
 

@@ -79,7 +79,7 @@ def _drawn_example(part: MaskPart, view: View) -> str:
 
 
 def _positions_text(places: Sequence[int]) -> str:
-    """Such as `3` or `5: 0 1 2 …`."""
+    """Positions as text, such as `3` or `5: 0 1 2 …`."""
     first_positions = " ".join(map(str, places[:8]))
     return f"{len(places)} ({first_positions}{' …' if len(places) > 8 else ''})"
 

@@ -512,7 +512,7 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Every layer stands in one group."""
+        """Faults, unless every layer stands in one group."""
         for name, side in (("spec", self.spec), ("decoder", self.decoder)):
             if side is not None:
                 layers = sorted(layer for group in side.groups for layer in group.layers)
@@ -687,7 +687,7 @@ def _layer_group(layers: list[int], block: Block) -> LayerGroup:
 
 
 def _attention_row(attention: Attention) -> AttentionRow:
-    """What an attention does, as documents hold it."""
+    """An attention's settings, as documents hold them."""
     return AttentionRow(
         heads=attention.heads,
         kv_heads=attention.kv_heads,

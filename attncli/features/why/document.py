@@ -136,7 +136,7 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Keys lie in the text that is looked at, pairs among the parts."""
+        """Faults, unless keys lie in the text that is looked at, pairs among the parts."""
         yield from super().validation_errors()
         keys = self.keys
         if self.link.attention == "cross" and self.source_tokens is UNSET:
