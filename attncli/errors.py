@@ -2,7 +2,7 @@
 
 An error carries four short texts (what happened, where, what was expected, a
 command to try) and an exit code. It is raised where the fact is known and told
-once, at the border (`attncli.cli.environment`). This module imports nothing heavy.
+once, at the border (`attncli.cli.border`). This module imports nothing heavy.
 """
 
 from enum import IntEnum
