@@ -178,9 +178,8 @@ class TorchBackend:
         precision."""
         if not weight.is_cpu or weight.dtype not in (torch.float32, torch.float64):
             return None
-        if (
-            weight.dtype == torch.float32 and _can_pack()
-        ):  # a row has the same bits beside any others, alone perhaps not
+        # a row has the same bits beside any others, alone perhaps not
+        if weight.dtype == torch.float32 and _can_pack():
             packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), TYPICAL_ROWS)
             return partial(_packed_product, packed)
         # of few rows a tenth less time than row by row

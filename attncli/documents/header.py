@@ -202,7 +202,7 @@ def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
 def ranges(numbers: Sequence[int]) -> str:
     """Ascending numbers with runs drawn together: "0, 2-5"."""
     runs = [run.tolist() for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)]
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if run)
 
 
 def position_name(position: Position) -> str:

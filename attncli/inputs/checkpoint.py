@@ -450,10 +450,10 @@ class Checkpoint:
         allowed and ends the plan. Small tensors and small plans are ignored, as direct reads serve them faster.
         """
         self._stop()
-        infos = {name: info for name in names if (info := self.info(name)).bytes >= PIECE}
-        if sum(info.bytes for info in infos.values()) >= WORTH_A_PLAN:
+        infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
+        if sum(info.bytes for _, info in infos) >= WORTH_A_PLAN:
             self._plan = ReadAhead(
-                [Stretch(self._file(info), name, info.start, info.stop, info.row_bytes) for name, info in infos.items()]
+                [Stretch(self._file(info), name, info.start, info.stop, info.row_bytes) for name, info in infos]
             )
 
     def close(self) -> None:

@@ -256,8 +256,14 @@ class LengthTally:
         for index, metric in enumerate(map(metric_of, names)):
             if metric.needs:
                 continue
-            value, norm, self.rows[index] = _row_sums(metric.of(even), 1, count)
-            self.baseline[index] = value[0] / norm[0] if norm[0] > 0 else np.nan
+            # only the rows that count are added up: zeros between them would pair the terms in another order
+            per_row = metric.of(even)
+            used = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
+            row_weights = np.ones(count) if per_row.weight is None else np.broadcast_to(per_row.weight, (1, count))[0]
+            norm = row_weights[used].sum()
+            value = np.broadcast_to(per_row.value, (1, count))[0][used].sum()
+            self.baseline[index] = value / norm if norm > 0 else np.nan
+            self.rows[index] = used.sum()
 
     @staticmethod
     def fits(names: Sequence[str | Metric], count: int) -> bool:

@@ -22,7 +22,7 @@ from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import drawing as drawings
 from attncli.draw.figures import figure
-from attncli.draw.figures.charts import FigureMap, draw_maps
+from attncli.draw.figures.charts import FigureMap, draw_curves, draw_maps
 from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing, Style, figure_bytes, style_of
 from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
@@ -379,3 +379,12 @@ def test_misuse(arguments: tuple[str, ...], said: str) -> None:
     answer = ask("run", TEXT, *arguments)
     assert answer.code == 2
     assert said in answer.err
+
+
+def test_curves_lie_within_their_axes() -> None:
+    drawing = Drawing()
+    end = draw_curves(drawing, [("a", [(1, 1000), (10, 10)]), ("b", [(1, 100), (1000, 100_000)])], 20, "x", "y")
+    paths = re.findall(r'<path d="([^"]+)"', " ".join(drawing.pieces))
+    points = [(float(x), float(y)) for path in paths for x, y in re.findall(r"([-.\d]+)[ ,]([-.\d]+)", path)]
+    assert len(points) >= 2 * (5 + 4 + 2)  # lines of powers of ten, and two curves
+    assert all(44 <= x <= 304 and 38 <= y <= end for x, y in points)

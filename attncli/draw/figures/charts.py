@@ -76,7 +76,7 @@ def draw_curves(
     points = [(math.log10(x), math.log10(y)) for _, line in lines for x, y in line]
     if not points:
         return top
-    (x0, y0), (x1, y1) = ((min(axis), max(axis)) for axis in zip(*points, strict=True))
+    (x0, x1), (y0, y1) = ((min(axis), max(axis)) for axis in zip(*points, strict=True))
     tall, left, begin = 190.0, 44.0, top + 18
     wide = max(min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0)
 
@@ -318,8 +318,8 @@ def draw_maps(
 
 def _largest_size(maps: Sequence[FigureMap]) -> float:
     """The largest magnitude in any of the maps; 1 where there is none."""
-    sizes = [np.nan_to_num(np.abs(figure_map.values)).max(initial=0.0) for figure_map in maps]
-    return float(max(sizes, default=0.0)) or 1.0
+    sizes = [float(np.nanmax(np.abs(one_map.values))) for one_map in maps if np.isfinite(one_map.values).any()]
+    return max(sizes, default=1.0) or 1.0
 
 
 def _draw_map(

@@ -52,7 +52,7 @@ class GrowthRow(Part, frozen=True, kw_only=True):
 
 
 class LayerCost(Part, frozen=True, kw_only=True):
-    """What the attention of one layer of a model costs."""
+    """What one layer of a model costs."""
 
     layer: Many
     mask: str

@@ -19,7 +19,7 @@ TopKeyIndex = Annotated[
 
 
 class Reverse(Part, frozen=True, kw_only=True):
-    """What one head sends back, from the key to the query."""
+    """The same from `to` to `from`."""
 
     weight: LinkWeight
     rank: KeyRank
