@@ -130,17 +130,20 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
     names += [others_text(len(rest), view)] if rest else []
     blank = [""] if rest else []
 
-    def score_column(values: NDArray) -> tuple[list[str], str]:
-        """The texts of a column of scores, and "" in place of a sum."""
-        texts = [f"{value:.{view.precision}f}" if np.isfinite(value) else "−∞" for value in values[keys_shown]]
-        return [*(spell(text, ascii=view.ascii) for text in texts), *blank], ""
+    def score_column(values: NDArray, *, hides: bool) -> tuple[list[str], str]:
+        """The texts of a column of scores, and "" in place of a sum. hides: whether what is not finite is hidden."""
+        none = spell("−∞", ascii=view.ascii)
+        shown = values[keys_shown]
+        cells = [none if hides and not np.isfinite(value) else f"{value:.{view.precision}f}" for value in shown]
+        return [*cells, *blank], ""
 
     def weight_column(values: NDArray) -> tuple[list[str], str]:
         """The texts of a column of weights, and that of their sum."""
         terms = [*values[keys_shown].tolist(), *([float(values[rest].sum())] if rest else [])]
         return adding_column(terms, float(values.sum()), view.precision)
 
-    columns = [score_column(scores), weight_column(before), score_column(masked), weight_column(after)]
+    columns = [score_column(scores, hides=False), weight_column(before)]
+    columns += [score_column(masked, hides=True), weight_column(after)]
     texts_of_columns, totals = zip((names, say(view, "sum")), *columns, strict=True)
     return ledger(
         say_each(view, "key", "score s", "weight without", "masked s", "weight w"),
