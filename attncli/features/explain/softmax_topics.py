@@ -181,7 +181,7 @@ def float64_of(model: Model, array: Array) -> Floats:
 def layer_trace(
     model: Model, tokens: Sequence[Token], layer: int, keep: Collection[str], heads: Selection = EVERY
 ) -> LayerTrace:
-    """The trace of one layer. keep: which of the large stages it has; the others are always there. heads: which heads its stages have.
+    """The trace of one layer. keep: which of the large stages it has; the others are always there. heads: whose.
 
     Raises InputError for numbers that left the range of their type.
     """
