@@ -151,7 +151,8 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
 
 
 def _resolve(name: str, variables: Mapping[str, str], fetch: Fetch, hint: str) -> ModelLocation:
-    """Where a folder or a hub id is; where it is nowhere, the error has this hint, its own for ""."""
+    """The location of a folder or a hub id. hint: replaces the hint of the InputError for a name that is neither; ""
+    leaves the error as it is."""
     try:
         return resolve(name, variables=variables, fetch=fetch)
     except InputError as error:

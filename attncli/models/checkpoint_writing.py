@@ -89,7 +89,8 @@ def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """In the block the folder is there; where the block fails, it goes again unless it was there before."""
+    """Make the folder for the length of the `with` block; where the block raises, delete it again if it was not there
+    before."""
     new: list[Path] = []
     try:
         new = make_folder(folder)
@@ -122,7 +123,8 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
 def stored_tensors(
     parts: CheckpointParts, *, every_name: bool = False, names: Names | None = None
 ) -> dict[str, Floats]:
-    """The tensors by the names that the family gives them: what reading a checkpoint does, the other way round.
+    """The arrays to write by tensor name: the weights of `parts`, which are by role, under the family's names and
+    joined as its files join them.
 
     every_name: whether a tensor that relatives call otherwise stands under each of its names, for whoever reads any.
     names: of one side of an encoder-decoder; None for those of the family.
@@ -159,7 +161,9 @@ def _tensors_of_roles(
     *,
     transposed: bool,
 ) -> dict[str, Floats]:
-    """The tensors that hold these roles, by name."""
+    """The tensors, by name, that `roles` (arrays by role) are stored as. sources: the tensor of each role. before:
+    prefix of the names. groups: how many groups of heads a grouped tensor has. transposed: whether matrices are stored
+    as [in, out]."""
     tensors: dict[str, Floats] = {}
     for modules, source in sources.items():
         for suffix in (".weight", ".bias", ""):

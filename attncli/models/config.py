@@ -101,12 +101,13 @@ class Config:
         self.notes: list[str] = []
 
     def get(self, *keys: str, default: Any = None) -> Any:
-        """The value of the first key that is there and not null, else the default."""
+        """The value of the first of the keys that is set and not null, else the default."""
         self.read_keys.update(keys)
         return next((self.values[key] for key in keys if self.values.get(key) is not None), default)
 
     def integer(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
-        """A whole number in [least, most]."""
+        """A whole number in [least, most]: the value of the first of the keys that is set, else the default. Raises
+        InputError where neither is there."""
         value = self._needed(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._value_error(
@@ -115,14 +116,16 @@ class Config:
         return value
 
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
-        """A whole number, or None where the config says null; `default` where it says nothing."""
+        """A whole number: the value of the first of the keys that is set; None where that is null, `default` where none
+        is set."""
         if not any(key in self.values for key in keys):
             self.read_keys.update(keys)
             return default
         return None if self.get(*keys) is None else self.integer(*keys, least=least)
 
     def number(self, *keys: str, default: float | None = None) -> float:
-        """A number from 10⁻³⁰ to 10¹⁵."""
+        """A number from 10⁻³⁰ to 10¹⁵: the value of the first of the keys that is set, else the default. Raises
+        InputError where neither is there."""
         value = self._needed(keys, default)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
@@ -133,21 +136,21 @@ class Config:
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
-        """A positive number, or None where the config says null; `default` where it says nothing."""
+        """The key's value, a positive number; None where it is null, `default` where it is not set."""
         self.read_keys.add(key)
         if key not in self.values:
             return default
         return None if self.values[key] is None else self.number(key)
 
     def flag(self, *keys: str, default: bool) -> bool:
-        """True or false."""
+        """True or false: the value of the first of the keys that is set, else the default."""
         value = self.get(*keys, default=default)
         if not isinstance(value, bool):
             raise self._value_error(keys, value, message("true or false"))
         return value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
-        """What one of the words in `among` stands for. Raises UnsupportedError for a word that is not there."""
+        """What `among` maps the key's value, a word, to. Raises UnsupportedError for a word that is not in `among`."""
         value = self.get(*keys, default=default)
         if not isinstance(value, str):
             raise self._value_error(keys, value, message("a word"))
@@ -157,7 +160,8 @@ class Config:
         return among[value]
 
     def list_of(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
-        """A list of values of one kind, of the given length; None if there is none."""
+        """The key's value, a list whose items are of type `kind`, `count` of them unless that is None; None where the
+        key is not set."""
         value = self.get(key)
         if value is None:
             return None
@@ -178,7 +182,7 @@ class Config:
         return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str, default: int | None = None) -> int:
-        """A number of heads by which `width` is divisible. Raises InputError for any other number."""
+        """The number of heads that the keys state. Raises InputError where `width` is not divisible by it."""
         count = self.integer(*keys, default=default, most=2**16)
         if width % count:
             what = message("config.json has {count} heads for a width of {width}", count=count, width=width)
@@ -187,12 +191,13 @@ class Config:
         return count
 
     def note(self, text: str) -> None:
-        """Remember, once, what a user must be told of these values."""
+        """Add a note for the user about this config; a second one of the same text is dropped."""
         if text not in self.notes:
             self.notes.append(text)
 
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
-        """The error that refuses a key's value. consequence: what would be accepted, or what the value would mean."""
+        """Return, not raise, the UnsupportedError for a key's value. consequence: what would be accepted, or what the
+        value would mean."""
         return UnsupportedError(
             "config.json sets {key} to {values}",
             where=self.where,
@@ -203,7 +208,8 @@ class Config:
         )
 
     def _needed(self, keys: Sequence[str], default: object) -> Any:
-        """The value of the first key that is there, else the default; InputError where that is None, too."""
+        """The value of the first of the keys that is set, else the default. Raises InputError where the default is
+        None, too."""
         value = self.get(*keys, default=default)
         if value is None:
             expected = listing(keys, " or ")
@@ -211,7 +217,8 @@ class Config:
         return value
 
     def _value_error(self, keys: Sequence[str], value: object, expected: str) -> InputError:
-        """The error about the first of the keys that is set, whose value is not what was expected."""
+        """Return, not raise, the InputError that `value`, of the first of the keys that is set, is not what was
+        expected."""
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
         return InputError(
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=_value_text(value)
@@ -229,7 +236,8 @@ def config_without(values: Mapping[str, Any], ignore: Collection[str], where: st
 
 
 def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str, ...]:
-    """Check every key that nobody read; returns the notes of those that did, and a warning for each that nobody knows.
+    """Check the keys of a config that no reader has used: raises for an unsupported value; returns the reader's notes,
+    and a warning for each key that attn does not know.
 
     fixed_values: keys that the family declares and that are implemented for one value only (null means that value).
     Raises UnsupportedError for another value, naming key, value and consequence.
@@ -288,7 +296,8 @@ GLOBAL = "full_attention"
 
 
 def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> list[str]:
-    """The type of each layer: what `layer_types` says, else what the function `local` of its index says.
+    """ "full_attention" or "sliding_attention" for each of `count` layers: the config's `layer_types`, else sliding
+    where `local`, called with the layer's index, is true.
 
     Raises UnsupportedError for a type other than full and sliding attention.
     """
@@ -382,7 +391,8 @@ def rope(
 
 
 def _note_idle_share(config: Config, kind: str, share: float) -> None:
-    """Note that the share of each head that a config rotates is idle, as in its family whole heads are rotated.
+    """Add the note that a config's `partial_rotary_factor` has no effect, since models of its family rotate whole
+    heads.
 
     Raises UnsupportedError where the rotary embedding is scaled besides.
     """
@@ -401,14 +411,16 @@ def _note_idle_share(config: Config, kind: str, share: float) -> None:
 
 
 def _rope_of_all_layers(config: Config) -> Config:
-    """What a config says of the rotary positions of all layers; of both spellings transformers takes the old one."""
+    """The config's `rope_scaling`, or `rope_parameters` where that is missing or empty, as a Config of its own; an
+    empty one where there is neither."""
     old, new = config.section("rope_scaling"), config.section("rope_parameters")
     parameters = old if old is not None and old.values else new
     return Config({}, config.where) if parameters is None else parameters
 
 
 def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
-    """What a config says of rotary positions in one type of layers; transformers adds the old spelling to the new."""
+    """The rotary settings of one type of layers ("full_attention" or "sliding_attention"): from `rope_parameters`,
+    overridden by `rope_scaling` if `scaled`."""
     old, new = config.section("rope_scaling"), config.section("rope_parameters")
     values: dict[str, Any] = {"rope_type": "default"}
     if new is not None:
@@ -437,7 +449,8 @@ def _rope_scaling(
     longest = config.integer("max_position_embeddings", "n_positions")
 
     def original() -> int:
-        """The positions before the scaling. A number outside of what is said of the scaling counts first."""
+        """`original_max_position_embeddings`, the number of positions before scaling; the config's own entry wins over
+        the one in its rotary settings."""
         key = "original_max_position_embeddings"
         outside = None if by_kind else config.optional(key, default=usual, least=2)
         return inside.integer(key, default=longest, least=2) if outside is None else outside
@@ -491,7 +504,8 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
 
 
 def stretched_scale(config: Config) -> float:
-    """What scores are multiplied with besides, where positions are stretched and the config gives `mscale_all_dim`."""
+    """YaRN's extra factor on the attention scores, from `mscale_all_dim`; 1 where the config does not set that or does
+    not scale positions."""
     inside = _rope_of_all_layers(config)
     share = inside.get("mscale_all_dim")
     if (inside.get("rope_type", "type") or "default") == "default" or not share:
@@ -521,7 +535,8 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
 
 
 def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
-    """The attention with these global tokens in place of those that it has; itself where it knows none.
+    """The attention with these positions as its global tokens, as in Longformer; unchanged where it has no global
+    tokens.
 
     tokens: positions in the text. Source: Beltagy et al., Longformer, 2020.
     """
@@ -533,7 +548,8 @@ def attention_with_globals(attention: Attention, tokens: Sequence[int]) -> Atten
 
 
 def with_global_tokens(spec: Spec, tokens: Sequence[int]) -> Spec:
-    """The model with these global tokens, of its encoder if it has two sides.
+    """The model with these positions as its global tokens, as in Longformer; in its encoder if it is an
+    encoder-decoder.
 
     Raises UnsupportedError for a model without such tokens, InputError for a position beyond its longest text.
     """
@@ -550,7 +566,7 @@ def with_global_tokens(spec: Spec, tokens: Sequence[int]) -> Spec:
 
 
 def global_tokens(spec: Spec) -> tuple[int, ...]:
-    """The positions of a model's global tokens, ascending; none for a model that knows none."""
+    """The positions of a model's global tokens, as in Longformer, ascending; () for a model without."""
     return next((block.attention.own_global for block in spec.blocks if block.attention.own_global), ())
 
 
@@ -560,7 +576,8 @@ KEY = "is_causal"
 
 
 def seen_both_ways(config: Config, spec: Spec) -> Spec:
-    """The model as it is, or, where its config says that it is not causal, with queries that see later tokens too.
+    """The model unchanged, or, where its config says that it is not causal, with masks that let queries see later
+    tokens too.
 
     A layer with a window of W keys, the query's own counted, sees W tokens on either side, as transformers has it.
     Raises UnsupportedError for a mask of which that is not said.
@@ -571,7 +588,8 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
 
 
 def _both_ways(config: Config, block: Block) -> Block:
-    """The layer with a mask that sees later tokens, too. Raises UnsupportedError for one that has no such form."""
+    """The layer with its mask made symmetric, so that queries see later tokens too. Raises UnsupportedError for a mask
+    without a symmetric form."""
     mask = mirror_mask(block.attention.mask)
     if mask is None:
         raise config.refuse(
@@ -581,7 +599,7 @@ def _both_ways(config: Config, block: Block) -> Block:
 
 
 def mirror_mask(mask: Mask) -> Mask | None:
-    """The mask that sees as far ahead as back; None for one of which that is not said."""
+    """The symmetric form of a mask, which sees as far ahead as back; None for a kind of mask that has no such form."""
     match mask:
         case Causal() | Everywhere():
             return Everywhere()

@@ -83,8 +83,8 @@ class CostEstimate(Struct, frozen=True):
 
 
 class StoredSizes(Struct, frozen=True):
-    """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of its feed-forward part alone. row: of
-    what one token's embedding takes."""
+    """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of each layer's feed-forward part; row: of
+    one token's embedding."""
 
     layers: Sequence[int]
     feed_forward: Sequence[int]
@@ -169,7 +169,7 @@ class ComputeWork(Struct, frozen=True):
 
 
 def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
-    """What there is to compute in these layers for a text of `tokens` tokens."""
+    """How many weights, multiply-adds and scores these layers take for a text of `tokens` tokens."""
     numbers = [_weight_counts(spec, block) for block in blocks]
     products = sum(
         tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True)
@@ -185,7 +185,7 @@ def seconds_of(work: ComputeWork, dtype: str) -> float:
 
 
 def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
-    """How many weights a layer has, and how many of them each token is multiplied with."""
+    """How many weights a layer has, and how many of them take part for one token (of experts, the chosen ones)."""
     total = active = 0
     for role in layer_roles(spec, block):
         count = prod(role.shape)
@@ -200,7 +200,8 @@ def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
 
 
 def _weights_at_once(spec: Spec, block: Block) -> int:
-    """Weights that are in memory at once: those that one tensor may hold together, or all experts of a layer."""
+    """The most weights that are in memory at once: of the layer's largest group of matrices that one tensor may hold
+    together, such as q, k and v, or all experts."""
     together = Counter[str]()
     for role in layer_roles(spec, block):
         part, _, kind = role.module.rpartition(".")

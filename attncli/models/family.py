@@ -172,7 +172,8 @@ TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 
 
 class Role(Struct, frozen=True):
-    """A part that a tensor plays. optional: of an output head, which a file may leave out."""
+    """One weight that a Spec needs, by its canonical name such as "attn.q.weight", with its shape; tensors of a file
+    are matched to roles. optional: a file may lack it, as an output head."""
 
     name: str
     shape: tuple[int, ...]
@@ -185,7 +186,7 @@ class Role(Struct, frozen=True):
 
     @property
     def feeds(self) -> bool:
-        """Whether it belongs to the feed-forward part, its norms included, which attention does not need."""
+        """Whether it is a weight of the feed-forward part, the norms beside it included; attention can run without."""
         return self.name.partition(".")[0] in ("mlp", "experts", "shared")
 
     @property
@@ -195,12 +196,13 @@ class Role(Struct, frozen=True):
 
 
 def layer_roles(spec: Spec, block: Block) -> list[Role]:
-    """The roles of one layer."""
+    """The roles (weights and biases by canonical name, with shapes) of one layer."""
     return list(_with_biases(spec, _layer_weights(spec, block)))
 
 
 def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
-    """The roles of one layer but for the biases that the Spec lists, about in the order in which it asks for them."""
+    """The weights of one layer as roles (canonical name and shape), without the biases that the Spec lists, about in
+    the order in which a run reads them."""
     width = spec.d_model
     if block.mixer is not None:
         yield from _mixer_roles(block.mixer, width)
@@ -239,7 +241,8 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
 
 
 def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
-    """The roles of what mixes tokens without weights, in the order in which it asks for them."""
+    """The weights of a mixer (what takes the place of attention in a layer, such as Mamba) as roles, in the order in
+    which a run reads them."""
     match mixer:
         case ShortConvolution(kernel):
             inner = width
@@ -332,7 +335,7 @@ def _outer_weights(spec: Spec) -> Iterator[Role]:
 
 
 def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
-    """Each weight, with its bias where the Spec says that there is one."""
+    """Each of these weights' roles, followed by that of its bias where the Spec says that it has one."""
     for role in roles:
         yield role
         multiplies = role.suffix == ".weight" and role.module not in TABLES
@@ -439,7 +442,7 @@ class TensorBinding(Struct, frozen=True):
 
     @property
     def feeds(self) -> bool:
-        """Whether only the feed-forward part needs it."""
+        """Whether all of its roles are of the feed-forward part."""
         return all(role.feeds for role in self.roles)
 
     def shape(self) -> tuple[int, ...]:
@@ -457,7 +460,8 @@ class TensorBinding(Struct, frozen=True):
         return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
 
     def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """The roles' arrays out of the tensors' own, without copying where that is possible."""
+        """Split what was read from the file into the array of each role, by name, without copying where that is
+        possible."""
         whole = np.stack(arrays) if self.form == "stacked" else arrays[0]
         whole = whole.reshape(self.shape()) if self.by_head else whole
         if self.transposed:
@@ -476,7 +480,8 @@ class TensorBinding(Struct, frozen=True):
         }
 
     def columns(self, product: Array) -> dict[str, Array]:
-        """The roles' parts of a product with a tensor of the form "whole", "concat" or "grouped", [row, out]."""
+        """Split x·Wᵀ, [row, out], of a tensor that holds one role or several ("whole", "concat", "grouped") into the
+        part of each role, by name."""
         rows = [role.shape[0] // self.groups for role in self.roles]
         apart, ends = product.reshape((product.shape[0], self.groups, sum(rows))), np.cumsum(rows).tolist()
         return {
@@ -525,7 +530,7 @@ def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> boo
 
 
 def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
-    """How many groups of heads a tensor has that holds several roles by the group."""
+    """How many groups of heads a grouped tensor has, which holds these roles for one group after the other."""
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
     if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule | LinearAttention):
         return mixer.key_heads if isinstance(mixer, DeltaRule) else mixer.heads
@@ -557,7 +562,7 @@ class _Binder:
         return Binding(outer, tuple(layers))
 
     def _layer_sources(self, layer: str) -> Mapping[str, Source]:
-        """The sources of a layer's roles, those that share a tensor where the file has it."""
+        """Which tensor holds each role of a layer; where the file has a joined tensor for several roles, that one."""
         starts, ends = {self.prefix + layer, layer}, SPELLINGS[".weight"]
         together = {}
         for key, source in self.names.together.items():
@@ -645,7 +650,8 @@ class _Binder:
         )
 
     def _is_stray(self, name: str, expected_name: str) -> bool:
-        """Whether a tensor has a name that the family does not use, and the same numbers in it as the one wanted."""
+        """Whether a tensor's name is not the family's but has the same numbers in it as the expected name: likely the
+        missing tensor, misnamed."""
         sources = (*self.names.inside.values(), *self.names.outside.values())
         spellings = (source if isinstance(source, str) else source.name for source in sources)
         is_used = any(f"{module}." in name for spelling in spellings for module in spelling.split("|"))

@@ -109,7 +109,7 @@ class GgufCheckpoint(DerivedCheckpoint):
 
     @property
     def tokenizer_path(self) -> Path | None:
-        """The file itself brings the vocabulary."""
+        """The path of the file itself, as it holds the vocabulary."""
         return self.file if self.metadata.get("tokenizer.ggml.tokens") else None
 
     def tokenizer(self) -> Tokenizer:
@@ -119,11 +119,13 @@ class GgufCheckpoint(DerivedCheckpoint):
         return gguf_tokenizer(self.metadata, str(self.file)) or IdsOnly(str(self.file))
 
     def fill(self, info: TensorInfo, raw: Array, start: int, name: str) -> None:
-        """Fill `raw` from byte `start` of a tensor's file on."""
+        """Fill `raw` with bytes of the tensor's file, from byte `start` of the file on. name: of the tensor, for
+        errors."""
         self._file(info).fill(raw.data, start, f"tensor {name!r}")
 
     def spec(self, ignore: Collection[str]) -> tuple[Spec, Family, tuple[str, ...]]:
-        """The Spec that the metadata describe, its family under the names of this format, and what a user must know.
+        """The Spec that the metadata describe, its family with GGUF's tensor names, and notes for the user. ignore:
+        metadata keys to leave out.
 
         Raises as the family does, and UnsupportedError for a setting that would change the model and has no part in
         the family.
@@ -153,7 +155,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return spec, stored_family, tuple(config.notes)
 
     def _joined_heads(self) -> dict[str, tuple[str, str]]:
-        """The tensors that make keys and values of narrow vectors, by the two that a file has in place of each."""
+        """For latent attention (MLA): by the name of each joined key-and-value tensor that the family expects, the two
+        tensors (keys', values') that the file has in its place."""
         pairs = {}
         for keys, tensor in self.stored.items():
             layer = keys.removesuffix("attn_k_b.weight")
@@ -175,12 +178,13 @@ class GgufCheckpoint(DerivedCheckpoint):
         return pairs
 
     def for_family(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The config and the tensors as the family's own files have them, all in memory: what another library reads."""
+        """The config and the tensors as the family's own files have them, all in memory, for another library to
+        read."""
         spec, stored_family, _ = self.spec(())
         sides = bind(spec, stored_family, self.names(), str(self.file))
 
         def parts(bounds: Iterable[TensorBinding], offsets: Collection[str]) -> dict[str, Array]:
-            """The arrays of these bindings by role; 1 is taken from those in `offsets`."""
+            """The arrays of these bindings by role; 1 is subtracted from the roles in `offsets`."""
             roles: dict[str, Array] = {}
             for bound in bounds:
                 roles |= bound.parts([self.read(name, "float32") for name in bound.tensors])
@@ -209,7 +213,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return {"model_type": kind, **config}, tensors
 
     def _config(self, kind: str) -> dict[str, Any]:
-        """What the file says, under every name that a family may read it by; what it does not say is left out."""
+        """The metadata as config values, under every key that a family may read; what the file does not state is left
+        out. kind: the `model_type`."""
         own, tensors = self.metadata.own, self._tensors
         width, heads = own("embedding_length"), own("attention.head_count")
         layers, self._ahead = own("block_count"), 0
@@ -302,7 +307,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return {key: _plain(value) for key, value in stated.items()}
 
     def _recurrence(self, width: object) -> dict[str, object]:
-        """The sizes of layers that do not attend, under the names of all families that have such."""
+        """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys of all families; {}
+        without any. width: of the model."""
         own, tensors = self.metadata.own, self._tensors
         inner, state, groups = own("ssm.inner_size"), own("ssm.state_size"), own("ssm.group_count")
         kernel, steps = own("ssm.conv_kernel"), own("ssm.time_step_rank")
@@ -320,7 +326,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         }  # fmt: skip
 
     def _scaling(self) -> dict[str, object] | None:
-        """How positions are stretched: what the metadata say, or the divisors that stand among the tensors."""
+        """The config's `rope_scaling`: from the metadata, or from divisors that are stored as tensors; None for no
+        scaling."""
         own = self.metadata.own
         kind, factor = own("rope.scaling.type"), own("rope.scaling.factor")
         original, magnitude = own("rope.scaling.original_context_length"), own("rope.scaling.attn_factor")
@@ -353,7 +360,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return scaling | {key: value for key, value in more.items() if value is not None}
 
     def _magnitude(self) -> dict[str, object]:
-        """By what the stretching of positions makes scores larger; files have one number for the two of configs."""
+        """YaRN's `mscale` and `mscale_all_dim` as config values, both from the file's one number; {} where it has
+        none."""
         stated = self.metadata.own("rope.scaling.yarn_log_multiplier")
         if not isinstance(stated, float):
             return {}
@@ -369,7 +377,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         return numbers
 
     def _alike(self, key: str, values: Array) -> object:
-        """What all layers have in common. Raises UnsupportedError where they differ."""
+        """The one value that all layers have for a metadata key. Raises UnsupportedError where they differ."""
         different = sorted(set(values.tolist()))
         if len(different) != 1:
             raise UnsupportedError(
@@ -382,7 +390,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         return different[0]
 
     def _refuse_unread(self, config: Config, spec: Spec) -> None:
-        """Raise for a setting that would change the model and has no part in its family; note what is not known."""
+        """Raise UnsupportedError for a setting of the file that would change the model but that its family does not
+        have; add a note for each unknown key."""
         for key, harmless in MEANINGFUL.items():
             value = config.values.get(key)
             if not {key, SAME.get(key, key)} & config.read_keys and value is not None and value not in harmless:
@@ -423,14 +432,16 @@ SAME = {"num_experts": "num_local_experts"}
 
 
 def _windows(pattern: object) -> dict[str, object]:
-    """Which layers have a window: each so many, or those of a list of truth values."""
+    """The config values that say which layers have a window: a list of booleans becomes `layer_types`, a number
+    `sliding_window_pattern` (every so many)."""
     if isinstance(pattern, np.ndarray):
         return {"layer_types": [LOCAL if local else GLOBAL for local in pattern.tolist()]}
     return {"sliding_window_pattern": pattern}
 
 
 def _attending(layers: list[bool] | None, mixing: str) -> dict[str, object]:
-    """Which layers attend, in the ways in which configs say it. other: the type of those that do not."""
+    """The config values that say which layers attend, under every key that families use; {} for None. mixing: the type
+    of layers that do not attend."""
     if layers is None:
         return {}
     kinds = [GLOBAL if attends else mixing for attends in layers]
@@ -448,7 +459,8 @@ def _plain(value: object) -> object:
 
 
 def _norms_as_stored(spec: Spec) -> Spec:
-    """The Spec with norms that multiply with what is stored: the files hold 1 + w where the family's own hold w."""
+    """The Spec whose norms multiply by the stored weight alone: GGUF files hold 1 + w where the family's own files hold
+    w."""
 
     def without_offset(norm: Norm) -> Norm:
         """The norm that multiplies by what is stored, with no 1 added."""

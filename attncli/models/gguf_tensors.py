@@ -94,7 +94,8 @@ IGNORED = (
 
 
 def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond: range) -> Family:
-    """The family under the names of this format. beyond: the layers after the last, which predict further tokens."""
+    """The family with GGUF's tensor names in place of its own. tensors: the file's names. beyond: layers after the
+    last, for multi-token prediction, whose tensors are ignored."""
     ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
         return replace(model_family, names=replace(_side(spec, tensors, "blk."), ignored=ignored))
@@ -110,7 +111,7 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
 
 
 def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
-    """The names of an encoder or a decoder. layers: what stands before the numbers of its layers."""
+    """GGUF's tensor names for an encoder or a decoder. layers: the prefix of layer numbers, such as "blk."."""
     inside, first = dict(INSIDE), spec.blocks[0]
     if isinstance(first.mlp, Mlp) and first.mlp.gated and f"{layers}0.ffn_gate.weight" not in tensors:
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
@@ -127,7 +128,8 @@ def _side(spec: Spec, tensors: Collection[str], layers: str) -> Names:
 
 
 def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A tensor's shape with the axes of length 1 that files leave out or add, and norms of groups in one row."""
+    """A tensor's shape as its role has it: axes of length 1 that GGUF files drop or add put right, norms of groups in
+    one row."""
     for end, axis in (("conv.weight", 1), ("ssm_conv1d.weight", 1), ("ffn_gate_inp_shexp.weight", 0)):
         if name.endswith(f".{end}") and len(shape) == axis + 1:
             return (*shape[:axis], 1, *shape[axis:])
@@ -139,7 +141,7 @@ def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Undone(Struct, frozen=True):
-    """What a converter did to a tensor and reading takes back.
+    """How the GGUF converter changed a tensor (rows reordered, logarithm undone), to be reversed when it is read.
 
     head: rows of a head whose neighbouring rows are brought back to its two halves, 0 where rows stand in order.
     rows, columns: where each row or column stands; None where they stand in order. decay: whether a decay is stored as
@@ -157,7 +159,7 @@ Fill = Callable[[TensorInfo, Array, int, str], None]
 
 
 class BlockRecipe:
-    """Rows of a tensor out of its blocks."""
+    """Reads rows of a GGUF tensor out of its stored blocks, and reverses the converter's changes."""
 
     def __init__(self, fill: Fill, tensor: GgufTensor, info: TensorInfo, undone: Undone) -> None:
         self._fill, self._tensor, self._info, self._undone = fill, tensor, info, undone
@@ -165,7 +167,7 @@ class BlockRecipe:
         self.unit = (undone.head or 1) if by_row else 0
 
     def rows(self, start: int, stop: int) -> Array:
-        """These rows in float32, with what the converter did to them taken back."""
+        """Rows start..stop-1 in float32, with the converter's changes reversed."""
         undone = self._undone
         if undone.rows is None:
             numbers = self._stored_rows(start, stop)
@@ -184,7 +186,7 @@ class BlockRecipe:
         return pairs.swapaxes(1, 2).reshape(numbers.shape)
 
     def _stored_rows(self, start: int, stop: int) -> Array:
-        """The rows as the file has them."""
+        """Rows start..stop-1 in float32, as the file has them."""
         tensor, count = self._tensor, self._tensor.shape[0]
         row_bytes = (tensor.stop - tensor.start) // count
         raw = np.empty((stop - start) * row_bytes if self.unit else tensor.stop - tensor.start, np.uint8)
@@ -201,7 +203,7 @@ class JoinedHeads:
         self._keys, self._values, self.unit = keys, values, unit
 
     def rows(self, start: int, stop: int) -> Array:
-        """These rows, whose heads are each computed from its keys and its values."""
+        """Rows start..stop-1 of the joined tensor: for each head its key rows, then its value rows."""
         heads = start // self.unit, -(-stop // self.unit)
         parts = [self._keys.rows(*heads).swapaxes(1, 2), self._values.rows(*heads)]
         joined = np.concatenate(parts, axis=1)
@@ -215,7 +217,7 @@ TILED = {"attn_qkv": True, "ssm_conv1d": True, "attn_gate": True, "ssm_beta": Fa
 
 
 def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
-    """What a converter did to the tensor of this name, which reading takes back."""
+    """How the GGUF converter changed the tensor of this name, to be reversed when it is read."""
     part, decay = name.partition("blk.")[2].split("."), name.endswith(".ssm_a")
     if REORDERED.fullmatch(name) and model_family.permuted:
         return Undone(head=spec.blocks[0].attention.head_dim)
@@ -232,8 +234,9 @@ def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
 
 
 def _by_group(mixer: DeltaRule, dim: int, before: int) -> Array:
-    """Where the entries of each head of values stand, heads that share a key side by side: files have the first of each
-    group, then the second of each. dim: entries of a head. before: how many come before all heads."""
+    """The place in the file of each row, so that value heads that share a key head come side by side; files hold the
+    first value head of each group, then the second of each. dim: rows of a head. before: rows before the heads, which
+    stay."""
     shared = mixer.heads // mixer.key_heads
     places = np.arange(mixer.heads * dim).reshape(shared, mixer.key_heads, dim).swapaxes(0, 1).reshape(-1)
     return np.concatenate([np.arange(before), before + places])

@@ -72,8 +72,7 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
 
 
 def step_limits(config: Config) -> tuple[float, float | None]:
-    """The least and the largest step, None for no largest; transformers writes that as an object that names
-    infinity."""
+    """The smallest and the largest time step of Mamba, from the config's `time_step_limit`; None for no upper limit."""
     values = config.list_of("time_step_limit", kind=(int, float, dict), count=2)
     if values is None:
         return 0.0, None
@@ -90,7 +89,8 @@ def biases(config: Config) -> tuple[str, ...]:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files do not have: which layers attend is not said twice."""
+    """Config values by key that override those read from a GGUF file: `layer_types` is None, as the file lists
+    attending layers under another key."""
     return {"layer_types": None}
 
 
@@ -120,8 +120,7 @@ def falcon_h1(config: Config) -> Spec:
 
 
 def _weight_factors(config: Config) -> dict[str, float]:
-    """What each weight is multiplied with, by role, where that is not 1; a bias comes after what multiplies the
-    input."""
+    """The factor that each weight is multiplied with, by role; only factors other than 1."""
     attending, key, leaving, mixing, mixed = (
         config.number(f"{name}_multiplier", default=1.0)
         for name in ("attention_in", "key", "attention_out", "ssm_in", "ssm_out")
@@ -214,8 +213,8 @@ def _selective_scan(config: Config) -> SelectiveScan:
 
 
 def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files of Jamba say by their tensors: which layers attend and which have experts, in
-    even steps.
+    """Config values by key for Jamba from the tensors of a GGUF file: how many experts, and the period and offset of
+    layers with attention and with experts.
 
     Raises UnsupportedError for uneven steps.
 

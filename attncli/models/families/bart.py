@@ -88,9 +88,8 @@ def encoder_decoder(
     positions: int = 1024,
     before: bool = False,
 ) -> Spec:
-    """The Spec of an encoder with its decoder, around their embedding. start, activation, positions: what the config
-    means by silence. before: whether norms come before each part and after the last layer, in place of after each
-    part."""
+    """The Spec of an encoder with its decoder and their embedding. start, activation, positions: used where the config
+    does not set them. before: norms come before each part and after the last layer (pre-norm), else after each part."""
     width = config.integer("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
     function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
@@ -129,7 +128,8 @@ def encoder_decoder(
 
 
 def embedding_scale(config: Config, *, default: bool = False) -> float:
-    """What token vectors are multiplied with. default: whether they are scaled where the config is silent."""
+    """The factor on token vectors: √d_model where `scale_embedding` is set, else 1. default: whether it counts as set
+    where the config lacks it."""
     return config.integer("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
 
@@ -141,7 +141,8 @@ BEFORE: dict[str, Source] = {
 
 
 def norms_first(names: Names, side: str) -> Names:
-    """BART's names where norms come before each part and after the last layer."""
+    """BART's tensor names for a pre-norm model: norms before each part and after the last layer. side: "encoder" or
+    "decoder"."""
     return names.with_roles(
         BEFORE, outside={"final": f"{side}.layer_norm"}, without=("attn.sum", "cross.sum", "mlp.sum")
     )

@@ -43,7 +43,7 @@ FIXED = {
 
 
 def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types: int = 2) -> Spec:
-    """The Spec of a BERT. activation, eps, types: what the config means by silence."""
+    """The Spec of a BERT. activation, eps, types: used where the config does not set them."""
     width = config.integer("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     norm = Norm("layer", config.number("layer_norm_eps", default=eps))
@@ -87,7 +87,7 @@ def with_narrow_tokens(config: Config, base: Spec) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small BERT."""
+    """The config.json of a small BERT, and the name of its class in transformers."""
     return {
         "num_hidden_layers": sizes.layers,
         "num_attention_heads": sizes.heads,

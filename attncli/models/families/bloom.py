@@ -58,8 +58,8 @@ def spec(config: Config) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small BLOOM with an output head of its own; its feed-forward part is always four times as
-    wide as the vectors."""
+    """The config.json of a small BLOOM with an output head of its own, whose feed-forward part is always four times as
+    wide as the vectors, and the name of its class in transformers."""
     return {
         "n_layer": sizes.layers,
         "n_head": sizes.heads,

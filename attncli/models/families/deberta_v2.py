@@ -75,7 +75,8 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
 
 
 def _scores_with_positions(config: Config) -> list[str]:
-    """The scores besides those of content with content: of content with position, "c2p", of position with content."""
+    """The scores added to those of content with content: "c2p", content with position, and "p2c", position with
+    content."""
     value = config.get("pos_att_type") or []
     ways = [way.strip() for way in value.lower().split("|")] if isinstance(value, str) else value
     if not isinstance(ways, list) or any(way not in WAYS for way in ways):
@@ -89,7 +90,7 @@ def _scores_with_positions(config: Config) -> list[str]:
 
 
 def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
-    """How content meets position, in the `ways` of `WAYS`; None for a model without relative attention."""
+    """The relative position encoding with these scores, "c2p" or "p2c"; None for a model without relative attention."""
     buckets, furthest = config.integer("position_buckets", default=-1, least=-1), _furthest_distance(config)
     shares_keys = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
@@ -114,7 +115,8 @@ def _relative_position(config: Config, base: Spec, ways: list[str]) -> Position:
 
 
 def _furthest_distance(config: Config) -> int:
-    """The distance between tokens up to which distances have vectors, alone or shared."""
+    """The largest distance between tokens that has a vector of its own or shares one; larger distances count as this
+    one."""
     distance = config.integer("max_relative_positions", default=-1, least=-1)
     return distance if distance >= 1 else config.integer("max_position_embeddings", default=512)
 

@@ -64,8 +64,8 @@ def spec(config: Config) -> Spec:
 
 
 def corrected_routing(config: Config, *, factor: float, groups: int, groups_chosen: int) -> Routing:
-    """The routing of experts that are scored one by one, with corrections to their choice. factor, groups,
-    groups_chosen: what the config means by silence."""
+    """The routing of experts with sigmoid scores, each for itself, and a correction added when experts are chosen.
+    factor, groups, groups_chosen: used where the config does not set them."""
     return Routing(
         "sigmoid",
         factor=config.number("routed_scaling_factor", default=factor),
@@ -86,7 +86,7 @@ def experts(
     renormalise: bool,
     per_token: int | None = None,
 ) -> Experts:
-    """The experts of the config. count, shared_count, width, per_token: what it means by silence.
+    """The experts of the config. count, shared_count, width, per_token: used where the config does not set them.
 
     Raises InputError for more experts than the chosen groups have.
     """
@@ -129,8 +129,9 @@ def latent_decoder(
     kv_heads: int | None = None,
     biases: tuple[str, ...],
 ) -> Spec:
-    """The model around its experts. dense, kv_heads: how many layers come before the first with experts, and how many
-    heads keys have, where the config is silent; None for as many as queries, the one number that makes a model."""
+    """A decoder with latent attention (MLA) around these experts. dense, kv_heads: used where the config does not set
+    them: how many first layers have no experts, and how many key heads there are, None for as many as query heads; any
+    other number is refused."""
     heads = config.integer("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
         raise config.refuse("num_key_value_heads", message("{heads}, as many as heads", heads=heads))
@@ -189,8 +190,8 @@ def deepseek_v3(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files call otherwise: the sizes of heads, in older files in place of narrow vectors,
-    and how experts are chosen."""
+    """Config values by key that GGUF files name otherwise: the sizes of heads and of latent vectors, and how experts
+    are chosen."""
     own, scores = metadata.own, {1: "softmax", 2: "sigmoid"}
     rotated, whole = own("rope.dimension_count"), own("attention.key_length_mla") or own("attention.key_length")
     known = isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole

@@ -95,14 +95,14 @@ def gemma2_mlp(config: Config) -> Mlp:
 
 
 def query_scale(config: Config) -> float:
-    """The scale of the scores, from a number of its own instead of the head's width."""
+    """The factor on the scores, `query_pre_attn_scalar`^−½."""
     return config.number("query_pre_attn_scalar", default=256.0) ** -0.5
 
 
 def gguf_keys(metadata: Metadata, largest_depth: int) -> dict[str, object]:
-    """The config's keys that GGUF files leave out: the scale of the scores, of the head's width but in the model of 27
-    billion weights, which has this many layers: there it is the width shared out among the heads. EmbeddingGemma sees
-    both ways."""
+    """Config values by key that GGUF files lack: `query_pre_attn_scalar`, which is the head's width, but width / heads
+    in the 27B model, which has `largest_depth` layers; and whether the model is EmbeddingGemma, which sees both
+    ways."""
     width, heads = metadata.own("embedding_length"), metadata.own("attention.head_count")
     largest = metadata.own("block_count") == largest_depth and isinstance(width, int) and isinstance(heads, int)
     return {
@@ -153,7 +153,8 @@ def gemma3_text(config: Config) -> Spec:
 
 
 def _window_mask(window: int | None, both_ways: bool) -> Mask:
-    """A window of so many keys, the query's own included, or, both ways, half of them on either side; None for all."""
+    """The mask of a layer: causal within `window` keys, the query's own included, or, if `both_ways`, half as many on
+    either side; None for no window."""
     if not both_ways:
         return causal(window)
     return Everywhere() if window is None else Window(window // 2, window // 2)
@@ -234,7 +235,7 @@ def _both_ways(block: Block) -> Block:
 
 
 def _with_cross_attention(block: Block, width: int) -> Block:
-    """A layer of the decoder, whose cross-attention reads vectors of the encoder's width, wherever they stand."""
+    """A decoder layer with cross-attention to encoder vectors of this width, without mask or positions."""
     cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
     norm = block.norms["attn.in"]
     return replace(block, cross=cross, norms={**block.norms, "cross.in": norm, "cross.out": norm})

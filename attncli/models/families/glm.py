@@ -20,7 +20,8 @@ def spec(config: Config) -> Spec:
 
 
 def half_rotated_decoder(config: Config, places: tuple[Place, ...]) -> Spec:
-    """The model whose heads rotate by half, with its norm at these places of each layer."""
+    """A model whose heads rotate half of their entries (partial rotary factor ½), with a norm at these places of each
+    layer."""
     norm = llama.rms(config, default=1.5625e-7)
     dim = llama.head_dim(config, 128)
     position = rope(config, dim, default_partial=0.5, pairing="adjacent")
@@ -67,7 +68,8 @@ def glm4_moe(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files say by silence: that shares need not sum to 1."""
+    """Config values by key that GGUF files lack: whether the weights of the chosen experts are made to sum to 1
+    (`norm_topk_prob`), false where the file does not say."""
     return {"norm_topk_prob": bool(metadata.own("expert_weights_norm"))}
 
 

@@ -58,7 +58,7 @@ def spec(config: Config) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small GPT-2 with an output head of its own."""
+    """The config.json of a small GPT-2 with an output head of its own, and the name of its class in transformers."""
     return {
         "n_layer": sizes.layers,
         "n_head": sizes.heads,

@@ -59,7 +59,8 @@ def spec(config: Config) -> Spec:
 
 
 def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small GPT-NeoX whose heads rotate whole, one part after the other."""
+    """The config.json of a small GPT-NeoX that rotates whole heads and runs attention and feed-forward one after the
+    other, and the name of its class in transformers."""
     return {
         "num_hidden_layers": sizes.layers,
         "num_attention_heads": sizes.heads,
@@ -150,7 +151,8 @@ def _attention_types(config: Config, count: int) -> list[str]:
 
 
 def gpt_neo_small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
-    """The config.json of a small GPT-Neo whose layers look through a window, with an output head of its own."""
+    """The config.json of a small GPT-Neo with windows in its layers and an output head of its own, and the name of its
+    class in transformers."""
     return {
         "num_layers": sizes.layers,
         "num_heads": sizes.heads,

@@ -86,7 +86,8 @@ def _refuse_quantized(config: Config) -> None:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files leave out: that the bounds of the scaling are no whole numbers."""
+    """The config's `rope_scaling` from GGUF metadata: YaRN, with the bounds 32 and 1 that the files lack, not rounded
+    to whole numbers."""
     factor, original = metadata.own("rope.scaling.factor"), metadata.own("rope.scaling.original_context_length")
     if metadata.own("rope.scaling.type") != "yarn":
         return {"rope_scaling": {"rope_type": "default"}}

@@ -28,7 +28,8 @@ def block(config: Config, mlp: Mlp | Experts | None = None, *, rotates: bool = T
 
 
 def whole_model(config: Config, blocks: Block | Sequence[Block], biases: tuple[str, ...] | None = None) -> Spec:
-    """The model around its layers, its multipliers 1 where the config is silent. biases: None for what it says."""
+    """The model around its layers; multipliers that the config does not set are 1. biases: patterns of the roles that
+    have a bias; None for what the config says."""
     embedding = Embedding(scale=config.number("embedding_multiplier", default=1.0))
     logit_scale = 1.0 / config.number("logits_scaling", default=1.0)
     return llama.decoder(config, blocks, embedding=embedding, logit_scale=logit_scale, biases=biases)
@@ -92,7 +93,7 @@ def _shared_experts(config: Config) -> Mlp | Experts:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files say by silence: that there are no experts."""
+    """Config values by key that GGUF files lack: the number of experts, 0 where the file does not say."""
     return {"num_local_experts": metadata.own("expert_count") or 0}
 
 

@@ -107,7 +107,8 @@ def spec(config: Config) -> Spec:
 
 
 def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
-    """The type of each layer: listed, or by the numbers of those that attend, from 1, or every fourth but the first."""
+    """ "full_attention" or "linear_attention" for each layer: the config's `layer_types`, else full for the numbers
+    (from 1) in `full_attn_layers`, else full for layers 4, 8, …."""
     kinds = config.list_of("layer_types", kind=str, count=count)
     attending, others = nested.list_of("full_attn_layers", kind=int), nested.list_of("kda_layers", kind=int)
     if kinds is None and attending is not None and others is not None:

@@ -47,7 +47,7 @@ def spec(config: Config) -> Spec:
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
-    """The model around the feed-forward parts of its layers. Convolutions alone may have biases."""
+    """The model with these feed-forward parts, one for each layer; only its convolutions may have biases."""
     count = len(parts)
     attending = config.list_of("full_attn_idxs", kind=int)
     kinds = config.list_of("layer_types", kind=str, count=count)
@@ -69,7 +69,8 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
 
 
 def _mlp(config: Config) -> Mlp:
-    """The feed-forward part, whose width the config says before it is cut to two thirds and rounded up."""
+    """The feed-forward part; its width is two thirds of the config's, rounded up to a multiple, unless the config
+    switches that off."""
     width = config.integer("block_ff_dim", "intermediate_size", default=12288)
     times, unit = config.cap("block_ffn_dim_multiplier", 1.0), config.integer("block_multiple_of", default=256)
     if config.flag("block_auto_adjust_ff_dim", default=True):

@@ -43,8 +43,8 @@ def depth(config: Config) -> int:
 
 
 def head_dim(config: Config, default: int | None = None) -> int:
-    """The width of a head: `head_dim`, or the default where the config is silent; else the width of the model shared
-    out."""
+    """The width of a head: the config's `head_dim`, else `default`; where that is None, the model's width / number of
+    heads."""
     dim = config.optional("head_dim", default=default)
     if dim is not None:
         return dim
@@ -72,7 +72,7 @@ def block(
     mlp: Mlp | Experts | None = None,
     parallel: bool = False,
 ) -> Block:
-    """One layer; what relatives change has a name.
+    """One layer as Llama's; each argument replaces what a related model has otherwise.
 
     dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim. kv_heads: how many the config
     means by silence, None for as many as heads; null means that many in any case. norm: at all of its `places`; None
@@ -96,12 +96,12 @@ def block(
 
 
 def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> Norm:
-    """The root-mean-square norm of the config. default: what the config means by silence."""
+    """The root-mean-square norm of the config. default: its ε where the config does not set it."""
     return Norm("rms", config.number("rms_norm_eps", default=default), unit_offset)
 
 
 def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
-    """The gated feed-forward part of the config. default: its width where the config is silent."""
+    """The gated feed-forward part of the config. default: its width where the config does not set it."""
     return Mlp(
         config.integer("intermediate_size", default=default),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
@@ -119,8 +119,9 @@ def experts(
     width_key: str = "intermediate_size",
     renormalise: bool = True,
 ) -> Experts:
-    """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width: what the config
-    means by silence; no width for one that must say it. renormalise: whether a token's shares sum to 1."""
+    """The gated experts of the config, `per_token` of `count` for a token. count, per_token, width: used where the
+    config does not set them; width None: the config must. renormalise: whether the weights of a token's chosen experts
+    are made to sum to 1."""
     total = config.integer(*count_keys, default=count, most=2**16)
     return Experts(
         total,
@@ -141,9 +142,9 @@ def decoder(
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks, whose norm also follows the last of them. blocks: one for all layers, or each.
-    tied: what the config means by silence. biases: None for what `attention_bias` and `mlp_bias` say.
-    """
+    """The whole model around its blocks, with Llama's norm after the last. blocks: one for all layers, or a list. tied:
+    whether the head shares the token table where the config does not say. biases: patterns of the roles with a bias;
+    None for those that `attention_bias` and `mlp_bias` switch on."""
     blocks = [blocks] * depth(config) if isinstance(blocks, Block) else blocks
     config.integer("max_position_embeddings", default=2048)
     return Spec(
@@ -158,7 +159,7 @@ def decoder(
 
 
 def linear_biases(config: Config) -> tuple[str, ...]:
-    """The biases that `attention_bias` and `mlp_bias` add."""
+    """Patterns of the roles that have a bias, by the config's `attention_bias` and `mlp_bias`."""
     return tuple(pattern for key, pattern in BIASES.items() if config.flag(key, default=False))
 
 

@@ -65,7 +65,8 @@ def spec(config: Config) -> Spec:
 
 
 def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
-    """One layer. rotary: whether it has positions; without, its queries may grow with theirs."""
+    """One layer. rotary: whether queries and keys are rotated; where not, queries may be multiplied by a number that
+    grows with their position."""
     norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config, 128)
     normed = config.flag("use_qk_norm", default=True) and rotary
     temperature = Temperature(config.integer("floor_scale", default=8192), config.number("attn_scale", default=0.1))
@@ -96,8 +97,8 @@ def _experts(config: Config) -> Experts:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files leave out: which models norm queries and keys, and that those without windows
-    rotate in all layers."""
+    """Config values by key that GGUF files lack: whether queries and keys are normed, and, for models without windows,
+    that all layers rotate."""
     own = metadata.own
     keys: dict[str, object] = {
         "intermediate_size": own("expert_feed_forward_length"),

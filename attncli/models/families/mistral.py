@@ -12,7 +12,7 @@ from attncli.models.family import Family
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Mistral. A config that does not speak of a window means 4096, null means none."""
+    """The Spec of a Mistral. A config without the key `sliding_window` means 4096, null means no window."""
     mask = causal(config.optional("sliding_window", default=4096))
     block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, kv_heads=8)
     return llama.decoder(config, block)
@@ -52,13 +52,13 @@ def ministral3(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files say by silence: that there is no window."""
+    """The config's `sliding_window` from GGUF metadata; None, no window, where they do not state one."""
     return {"sliding_window": metadata.own("attention.sliding_window")}
 
 
 def ministral3_gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files call otherwise: how much queries grow stands among the parameters of the rotary
-    embedding."""
+    """Config values by key that GGUF files name otherwise: the scaling of rotary positions, and in it how much queries
+    grow with their position."""
     own = metadata.own
     stretched = {
         "rope_type": own("rope.scaling.type"),

@@ -80,8 +80,8 @@ def minimax(config: Config) -> Spec:
 
 
 def _branch_factors(config: Config, kind: str, entering: Sequence[str], leaving: str) -> dict[str, float]:
-    """What each weight is multiplied with, by role, where that is not 1. entering, leaving: the roles that read a
-    mixer's input, and the one that writes.
+    """The factor that each weight is multiplied with, by role, only those other than 1. entering: the roles that read
+    the mixer's input; leaving: the role of its output projection.
 
     α·x + β·f(x), with x the norm's result, is x' + f'(x'), where x' = α·x: α multiplies the norm's weights and divides
     those of what reads it; β multiplies those of what writes.

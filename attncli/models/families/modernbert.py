@@ -70,8 +70,7 @@ def spec(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files call otherwise: windows, activations, and the two bases of the rotary
-    embedding."""
+    """Config values by key that GGUF files name otherwise: windows, activations, and the two rotary bases."""
     own, pattern = metadata.own, metadata.own("attention.sliding_window_pattern")
     stated = {
         "local_attention": own("attention.sliding_window"),

@@ -76,7 +76,7 @@ def olmo3(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files leave out: that the scaling is that of the global layers alone."""
+    """The config's `rope_parameters` from GGUF metadata: scaled in global layers alone, which the files do not say."""
     own = metadata.own
     base = own("rope.freq_base") or THETA
     scaled = {"rope_type": "default", "rope_theta": base}

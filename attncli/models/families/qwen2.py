@@ -89,8 +89,8 @@ def qwen2_moe(config: Config) -> Spec:
 def shared_experts(
     config: Config, *, count: int, per_token: int, width: int, shared_width: int, renormalise: bool
 ) -> Experts:
-    """The experts of the config, besides one that serves every token by a share. count, per_token, width,
-    shared_width: what it means by silence."""
+    """The experts of the config, beside one for every token that a gate weighs. count, per_token, width, shared_width:
+    used where the config does not set them."""
     experts = llama.experts(
         config, count=count, per_token=per_token, width=width, count_keys=("num_experts",),
         width_key="moe_intermediate_size", renormalise=renormalise,
@@ -100,7 +100,7 @@ def shared_experts(
 
 
 def has_experts(config: Config) -> list[bool]:
-    """Whether each layer has experts: every so many has, but for those that the config lists."""
+    """Whether each layer has experts: every `decoder_sparse_step`th has, except those in `mlp_only_layers`."""
     config.optional("intermediate_size")  # of layers without experts
     every = config.integer("decoder_sparse_step", default=1)
     dense = config.list_of("mlp_only_layers", kind=int) or []

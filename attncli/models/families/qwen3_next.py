@@ -48,7 +48,8 @@ def spec(config: Config) -> Spec:
 
 
 def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
-    """The type of each layer, `LINEAR` or `GLOBAL`. usual: whether a layer is linear where the config is silent."""
+    """ "linear_attention" or "full_attention" for each layer. usual: called with a layer's index where the config lists
+    no types; true for linear."""
     count = llama.depth(config)
     kinds = config.list_of("layer_types", kind=str, count=count)
     kinds = kinds or [LINEAR if usual(layer) else GLOBAL for layer in range(count)]
@@ -58,7 +59,8 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
 
 
 def whole_model(config: Config, parts: Sequence[Mlp | Experts], kv_heads: int = 2) -> Spec:
-    """The model around the feed-forward parts of its layers. kv_heads: how many the config means by silence."""
+    """The model with these feed-forward parts, one for each layer. kv_heads: number of key heads where the config does
+    not set it."""
     every = config.integer("full_attention_interval", default=4)
     kinds = layer_types(config, lambda layer: bool((layer + 1) % every))
     norm, mixer, dim = llama.rms(config, unit_offset=True), _delta_rule(config), llama.head_dim(config, 256)

@@ -83,7 +83,8 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     furthest = config.integer("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
     def attention(*, looks_back: bool) -> Attention:
-        """Self-attention with relative buckets; it looks back alone in the decoder, both ways in the encoder."""
+        """Self-attention with T5's relative position buckets. looks_back: causal, as in the decoder; else both ways, as
+        in the encoder."""
         buckets = RelativeBuckets(count, furthest, bidirectional=not looks_back)
         return Attention(
             heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets
@@ -144,8 +145,8 @@ def umt5(config: Config) -> Spec:
 
 
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
-    """The config's keys that GGUF files call otherwise, and what llama.cpp takes for granted: how far distances are
-    told apart, and which activation a gated part has."""
+    """Config values by key that GGUF files name otherwise or lack: sizes, the largest distance that position buckets
+    tell apart (128), and the activation."""
     own, tensors = metadata.own, metadata.tensors
     gated = "enc.blk.0.ffn_gate.weight" in tensors
     decoding = "dec.output_norm.weight" in tensors
