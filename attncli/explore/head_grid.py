@@ -425,7 +425,7 @@ def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
     """The number of the key at every tenth or fifth cell, and the chosen word over its own cell."""
     state, view = scene.state, scene.view
     offset = (state.key - area.columns.start) // area.block * area.across
-    name = cut(scene.loaded_run.names("keys", ascii=view.ascii)[state.key] or "_", 14, ascii=view.ascii)
+    name = cut(scene.loaded_run.names("keys", ascii=view.ascii)[state.key], 14, ascii=view.ascii)
     start = max(min(offset, width - cells(name) - 2), 0)
     text = f"{'v' if view.ascii else '▾'} {name}"
     line = ""

@@ -204,7 +204,8 @@ class AlignedExclusion(NamedTuple):
 def aligned_exclusion(
     names: Sequence[str], texts: Sequence[Sequence[Token]], pairs: Sequence[tuple[int, int]]
 ) -> AlignedExclusion:
-    """What the names leave out of the words that two texts share. texts: both; pairs: the words' places in either."""
+    """Which links among the words that two texts share are left out, by the kinds named (as `exclusion`): a word that
+    is left out in one text is left out in both. pairs: each shared word's token in the first and the second text."""
     places = np.asarray(pairs, np.int64).reshape((-1, 2)).T
     sides = [exclusion(names, tokens) for tokens in texts]
     queries, keys = (

@@ -55,8 +55,9 @@ def run_block(
     )
     if block.instead:
         stages, empty = _without_heads(attention, entering, context)
-        no_output = backend.full(tuple(context.queries_of(entering).shape), 0.0, backend.dtype_of(entering))
-        out = stages["out"] = no_output if mixed is None else mixed
+        if mixed is None:
+            mixed = backend.full(tuple(context.queries_of(entering).shape), 0.0, backend.dtype_of(entering))
+        out = stages["out"] = mixed
     else:
         stages, empty = mix_heads(attention, entering, None, context, layer)
         _add_output(attention, stages)

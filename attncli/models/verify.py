@@ -203,8 +203,8 @@ def _count_alibi_once(torch: Any, model: Any) -> None:
     def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """A module's arguments, with ALiBi zero where the mask holds it already."""
         mask, alibi = kwargs.get("attention_mask"), kwargs.get("alibi")
-        biased = None if mask is None else (mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)
-        if alibi is not None and biased is not None and bool(biased.any()):
+        holds_some = None if mask is None or alibi is None else (mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)
+        if holds_some is not None and bool(holds_some.any()):
             kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
         return args, kwargs
 

@@ -351,9 +351,8 @@ def parse_part(text: str) -> ScanPart:
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a run of a scan came to. totals: of all shards that are done, None where other parts still have some to do.
-    failed_shards: those that were
-    given up in this run; elsewhere: in those of other parts. computed_count: how many were done in it.
-    recomputed_shards: those whose files were found broken."""
+    failed_shards: those that were given up in this run; elsewhere: in those of other parts. computed_count: how many
+    were done in it. recomputed_shards: those whose files were found broken."""
 
     totals: Totals | None
     failed_shards: list[ShardOutcome] = field(default_factory=list)

@@ -105,10 +105,12 @@ def find_files(
         if is_folder(path):
             inside = sorted(str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry))
             inside = [entry for entry in inside if not scans.leave_out(entry, path)]
+        elif path.is_file():
+            inside = [name]
         else:
             # glob's own matches: pathlib's has no `..` and no absolute patterns
             matches = sorted(entry for entry in glob(name, recursive=True) if Path(entry).is_file())  # noqa: PTH207
-            inside = [name] if path.is_file() else [entry for entry in matches if not scans.leave_out(entry)]
+            inside = [entry for entry in matches if not scans.leave_out(entry)]
         if not inside:
             raise InputError(
                 "there is no corpus {name}",

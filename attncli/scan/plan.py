@@ -426,9 +426,10 @@ def make_plan(
     Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that cannot be scanned.
     """
     check_model(model)
+    # a corpus that is not there is told before the model runs for the parts of `--why`
+    names = find_files(request.corpus, out=folder, note=note)
     measures = _plan_measures(request, model)
     with _withdraw_on_failure(folder) as files:
-        names = find_files(request.corpus, out=folder, note=note)
         shards = _take_in_corpus(names, request, folder, stdin, files)
         if not shards:
             raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")

@@ -428,7 +428,7 @@ class _Heads:
         between = _known_interval(self.interval[:, column, place])
         least = label.threshold if label.name == "broad" else max(label.threshold, MARGIN * even)
         is_earned = bool(score >= least)
-        borderline = between is None or between[0] < least <= between[1]
+        borderline = bool(between is None or between[0] < least <= between[1])
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
         alone = float(self.units[column, place] / texts) if texts else 0.0

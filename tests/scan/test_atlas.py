@@ -254,6 +254,18 @@ def test_examples_and_links_may_be_left_out(encoder: Path, corpus: Path, tmp_pat
     assert [document.heads[0].links, document.heads[0].sample, document.link_rows] == [UNSET] * 3
 
 
+def test_what_is_borderline_is_true_or_false_and_no_text(
+    encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what a label takes is a NumPy number: MARGIN times an even head's."""
+    _, totals, _ = scanned(encoder, corpus, tmp_path / "out", labels=True)
+    monkeypatch.setattr(report, "MARGIN", 1e6)
+    monkeypatch.setattr(report, "_known_interval", lambda ends: [0.0, 1e9])
+    labels = [label for head in report.scan_document(totals).heads for label in head.labels]
+    assert any(label.borderline for label in labels)
+    assert all(type(label.borderline) is bool for label in labels)
+
+
 def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
     encoder: Path, corpus: Path, tmp_path: Path
 ) -> None:

@@ -158,11 +158,11 @@ def compared_regions(
         queries = ([first for first, _ in pairs], [second for _, second in pairs])
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     sides = list(zip((a, b), queries, strict=True))
-    rows = [[np.nan_to_num(_matrix(head.weights)[places]) for _, head in _layer_heads(side)] for side, places in sides]
+    rows = [[_rows_that_see(head, places) for _, head in _layer_heads(side)] for side, places in sides]
     compared = []
     for name in members[0].keys() & members[1].keys():
         shares = [
-            np.array([_mean(weights[weights.sum(-1) > 0][:, tokens[name]].sum(-1)) for weights in heads])
+            np.array([_mean(weights[:, tokens[name]].sum(-1)) for weights in heads])
             for heads, tokens in zip(rows, members, strict=True)
         ]
         changes = shares[1] - shares[0]
@@ -330,6 +330,12 @@ def _matrix(values: Any) -> Floats:
     """A document's numbers, [query, key], with NaN for null and for −∞."""
     matrix = np.asarray(values, np.float64)
     return np.where(np.isfinite(matrix), matrix, np.nan)
+
+
+def _rows_that_see(head: RunHead, queries: Sequence[int]) -> Floats:
+    """The weights [row, key] of those of these queries that see any key."""
+    weights = np.nan_to_num(_matrix(head.weights)[queries])
+    return weights[weights.sum(-1) > 0]
 
 
 def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> ComparedHead:

@@ -66,8 +66,9 @@ def check_sizes(sizes: Sizes) -> None:
             raise refused_value(name, getattr(sizes, name), "at least 1")
 
 
-def variants(sizes: Sizes) -> list[Variant]:
-    """The cost of one layer under every variant of attention.
+def variant_costs(sizes: Sizes) -> list[Variant]:
+    """The cost of one layer with full, causal and windowed attention, under each mask asked for, with hashing (LSH),
+    and as a recurrence of the same width.
 
     pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all heads at
     once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path: through how many layers
@@ -159,7 +160,7 @@ def growth(sizes: Sizes) -> list[GrowthRow]:
     """Multiply-adds and score bytes of every variant with a formula at several lengths."""
     lengths_of_growth = [replace(sizes, n=n, masks=()) for n in lengths(sizes.n)]
     return [
-        GrowthRow(n=at.n, multiply_adds={variant.name: variant.multiply_adds for variant in variants(at)})
+        GrowthRow(n=at.n, multiply_adds={variant.name: variant.multiply_adds for variant in variant_costs(at)})
         for at in lengths_of_growth
     ]
 
@@ -273,7 +274,7 @@ def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence
         rounds=sizes.rounds,
         block_rows=sizes.rows,
         projections=sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v),
-        variants=variants(sizes),
+        variants=variant_costs(sizes),
         growth=growth(sizes),
         model=None if model is None else model_part(model),
         layers=layers,
@@ -311,7 +312,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
             least_bytes=least_bytes / 2**30,
             most_bytes=MOST_BYTES / 2**30,
         )
-    work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants(sizes)}
+    work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variant_costs(sizes)}
     work_ratios = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
         name: work[name] / work["full"] for name in ("causal", "window", "rnn")
     }

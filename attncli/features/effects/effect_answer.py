@@ -293,7 +293,8 @@ def grids(
 
 
 def by_attention(rows: Iterable[tuple[AnyHead, float | None]]) -> dict[str, list[tuple[int, int, float | None]]]:
-    """Heads with a number each as `grids` takes them: by attention, as (layer, head, number)."""
+    """Numbers of heads as `grids` takes them: under "self" and "cross", as (layer, head, number). What is no head, such
+    as all together, is left out."""
     numbers: dict[str, list[tuple[int, int, float | None]]] = {"self": [], "cross": []}
     for head, number_of_head in rows:
         if head.attention is not None and head.layer is not None and head.head is not None:

@@ -86,7 +86,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
-    """A map of the heads by their lookback."""
+    """A map of the heads by their lookback: the share of their weight on the prompt, the mean over the new tokens."""
     lookbacks: dict[tuple[int, int], list[float]] = {}
     for part in (head for step in document.steps for head in step.heads):
         lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)

@@ -56,7 +56,7 @@ def _title_and_text(document: SeriesDocument, view: View) -> Lines:
 
 
 def _best_head(row: SeriesCheckpoint, metric: str) -> str:
-    """The head that has most of a metric in a checkpoint, such as `L5 H11`."""
+    """The head that has most of a metric in a checkpoint, such as `L5H11`."""
     head = max(row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value)
     return f"L{head.layer}H{head.head}"
 

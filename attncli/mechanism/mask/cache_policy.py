@@ -19,7 +19,7 @@ from attncli.mechanism.mask.eviction import (
     LastWindow,
     before,
     check_budget,
-    unbound,
+    unbound_error,
 )
 from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach
 from attncli.mechanism.mask.pattern import Streaming
@@ -125,7 +125,7 @@ class WhileReading(Mask, frozen=True):
 
     def sees(self, pairs: Pairs) -> Array:
         """Raises TypeError: what is forgotten is known once the mask is bound to queries and keys."""
-        raise unbound(self)
+        raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
         """From key 0 to the query's own, with gaps."""

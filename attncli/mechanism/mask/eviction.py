@@ -45,7 +45,7 @@ class Eviction(Mask, frozen=True):
 
     def sees(self, pairs: Pairs) -> Array:
         """Raises TypeError: what is forgotten is known once the mask is bound to queries and keys."""
-        raise unbound(self)
+        raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
         """From key 0 to the query's own, with gaps."""
@@ -254,8 +254,8 @@ class Forgotten(DerivedMask, frozen=True, eq=False):
         return Forgotten(self.source, self.last[heads])
 
 
-def unbound(mask: Mask) -> TypeError:
-    """What asking for a mask says that knows no weights yet."""
+def unbound_error(mask: Mask) -> TypeError:
+    """The error to raise where a mask that depends on queries and keys is asked before it is bound to them."""
     return TypeError(f"a {type(mask).__name__} mask must be bound to queries and keys before use")
 
 

@@ -217,7 +217,6 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
     layers with attention and with experts.
 
     Raises UnsupportedError for uneven steps.
-
     """
     keys: dict[str, object] = {"num_experts": metadata.own("expert_count") or 1}
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):

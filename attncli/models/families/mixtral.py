@@ -85,7 +85,6 @@ def _branch_factors(config: Config, kind: str, entering: Sequence[str], leaving:
 
     α·x + β·f(x), with x the norm's result, is x' + f'(x'), where x' = α·x: α multiplies the norm's weights and divides
     those of what reads it; β multiplies those of what writes.
-
     """
     factors: dict[str, float] = {}
     parts = (

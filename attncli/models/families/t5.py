@@ -119,7 +119,6 @@ def _mlp(config: Config, default: str) -> Mlp:
     approximation by tanh.
 
     What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in transformers.
-
     """
     words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
     spelling = config.get("feed_forward_proj") or default

@@ -6,14 +6,14 @@ from telling import telling
 
 from attncli.arrays.backend import choose, torch_is_installed
 from attncli.errors import LimitError, UsageError
-from attncli.features.cost.compute import Sizes, cost_document, growth, lengths, measure, reach, variants
+from attncli.features.cost.compute import Sizes, cost_document, growth, lengths, measure, reach, variant_costs
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import parse_mask
 from attncli.models.one_layer import Settings, seeded_model
 
 cost_document = telling(cost_document)
-variants = telling(variants)
+variants = telling(variant_costs)
 growth = telling(growth)
 measure = telling(measure)
 

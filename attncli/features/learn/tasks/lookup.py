@@ -59,14 +59,15 @@ class Lookup(Task):
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
         """Which key is the one before, which is the value looked for, and which its key in the list."""
-        key = _listed_key(batch.ids)
+        key = _pairs_of_listed_word(batch.ids)
         value = np.zeros_like(key)
         value[..., 1:] = key[..., :-1]
         return {"previous": previous_pairs(batch.ids), "value": value, "key": key}
 
 
-def _listed_key(ids: Integers) -> Bools:
-    """For each key that is asked for, where the list has it, [text, query, key]."""
+def _pairs_of_listed_word(ids: Integers) -> Bools:
+    """Which pairs join a word asked for (query) to the same word in the list before it (key), [text, query, key]. ids:
+    [text, token]."""
     places = np.arange(ids.shape[-1])
     asks = (places >= 2 * PAIRS) & (places % 2 == 0)
     listed = (places < 2 * PAIRS) & (places % 2 == 0)
