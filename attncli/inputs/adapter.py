@@ -55,19 +55,20 @@ LARGEST_WEIGHT = 1e6
 
 
 class AdapterRequest(Struct, frozen=True):
-    """An adapter's folder, and how much of its change is added."""
+    """An adapter to merge: its folder, and the factor on its change (1: as it was trained)."""
 
     folder: Path
     weight: float = 1.0
 
     @property
     def label(self) -> str:
-        """Its folder, and its weight where that is not 1: DIR:WEIGHT."""
+        """The adapter's folder as text, followed by `:WEIGHT` where the weight is not 1."""
         return str(self.folder) if self.weight == 1 else f"{self.folder}:{self.weight:g}"
 
 
 def parse_adapter(text: str) -> AdapterRequest:
-    """What `DIR` or `DIR:WEIGHT` names. A folder whose own name ends so comes first. Raises UsageError."""
+    """The folder and weight in `DIR` or `DIR:WEIGHT`; text that is itself the path of an adapter's folder is taken
+    whole as DIR. Raises UsageError."""
     match = None if is_there(Path(text) / CONFIG) else SPECIFICATION.fullmatch(text)
     weight = 1.0 if match is None else float(match[2])
     if not text or not abs(weight) <= LARGEST_WEIGHT:
@@ -76,8 +77,8 @@ def parse_adapter(text: str) -> AdapterRequest:
 
 
 class _Change(Struct, frozen=True, eq=False):
-    """What one adapter changes in one module: its tensors by part, the scale, and whether its config says that the
-    matrix is stored [in, out]."""
+    """What one adapter changes in one module: its tensors by part (a name out of `PARTS`), the factor on B·A, and
+    whether its config says that the matrix is stored [in, out]."""
 
     scale: float
     in_out: bool
@@ -85,7 +86,8 @@ class _Change(Struct, frozen=True, eq=False):
 
 
 class MergedRows:
-    """A recipe: rows of a matrix with the changes of adapters, in their order. in_out: whether it is [in, out]."""
+    """A recipe (it computes a tensor's rows when they are read): a matrix of the base plus the low-rank changes of its
+    adapters, one after the other. in_out: whether the matrix is stored [in, out], not [out, in]."""
 
     def __init__(self, base: Checkpoint, name: str, changes: Sequence[_Change], *, in_out: bool) -> None:
         self._base, self._name, self._changes, self._in_out = base, name, changes, in_out
@@ -96,7 +98,7 @@ class MergedRows:
         self._count = base.info(name).shape[0]
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the tensor, as `Recipe` has them."""
+        """The rows start..stop-1 of the matrix with all changes merged, float64 [row, column]."""
         if start == 0 and stop == self._count:
             matrix = self._base.read(self._name, "float64")
         else:
@@ -111,7 +113,7 @@ class MergedRows:
         return matrix
 
     def _delta(self, change: _Change, start: int, stop: int) -> Array:
-        """What a change adds to the rows start..stop-1."""
+        """The product s·B·A that a change adds to the rows start..stop-1 of the matrix, [row, column]."""
         parts = change.parts
         if "table_a" in parts:  # [rank, vocabulary] and [width, rank]
             delta = parts["table_a"][:, start:stop].T @ parts["table_b"].T
@@ -123,7 +125,7 @@ class MergedRows:
 
 
 class ShiftedBias:
-    """A recipe: a bias with what adapters add to it."""
+    """A recipe (it computes a tensor when it is read): a bias of the base plus the bias terms of its adapters."""
 
     unit = 0
 
@@ -131,12 +133,12 @@ class ShiftedBias:
         self._base, self._name, self._shifts = base, name, shifts
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the tensor, as `Recipe` has them."""
+        """The bias with all shifts added; start and stop are not used, for it always comes whole."""
         return sum(self._shifts, self._base.read(self._name, "float64"))
 
 
 class ReplacedTensor:
-    """A recipe: a tensor that an adapter brings whole."""
+    """A recipe (it gives a tensor when it is read): a tensor that an adapter stores whole, in place of the base's."""
 
     unit = 0
 
@@ -144,12 +146,13 @@ class ReplacedTensor:
         self._array = array
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the tensor, as `Recipe` has them."""
+        """The adapter's whole tensor; start and stop are not used."""
         return self._array
 
 
 class AdaptedCheckpoint(DerivedCheckpoint):
-    """A `Checkpoint` with adapters merged into it. base: the one that they change; what they leave alone is read there.
+    """A `Checkpoint` with adapters merged into it as its tensors are read. base: the checkpoint that they change;
+    tensors without a change are read from it.
 
     adapters: each as it is told.
     """
@@ -161,18 +164,20 @@ class AdaptedCheckpoint(DerivedCheckpoint):
 
     @property
     def quantization(self) -> str | None:
-        """As `Checkpoint.quantization`, of the base."""
+        """How the base's weights are quantised, such as "Q4_K, Q6_K"; None for plain floats."""
         return self.base.quantization
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """As `Checkpoint.read`."""
+        """A whole tensor with its adapters merged, or as the base has it; in its stored type, or as the float type
+        `dtype`."""
         if name in self.recipes:
             return super().read(name, dtype)
         self.bytes_read += self.info(name).bytes
         return self.base.read(name, dtype)
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
-        """As `Checkpoint.read_rows`."""
+        """The rows with these numbers on the first axis, in this order, with adapters merged; arguments as
+        `Checkpoint.read_rows`."""
         return super().read_rows(name, rows, dtype) if name in self.recipes else self.base.read_rows(name, rows, dtype)
 
     def product(
@@ -184,20 +189,22 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """As `Checkpoint.product`."""
+        """x·Wᵀ + b, [row, out], with the stored matrix W and its adapters; None where it must be read with `read`
+        instead. Arguments as `Checkpoint.product`."""
         return None if name in self.recipes else self.base.product(name, x, backend, bias, in_out=in_out)
 
     def ahead(self, names: Sequence[str]) -> None:
-        """As `Checkpoint.ahead`."""
+        """Announce which tensors will be read next, in this order, so that a thread can read them before."""
         self.base.ahead([name for name in names if name not in self.recipes])
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """As `Checkpoint.part`; the recipes go on reading the whole."""
+        """A checkpoint of some of these tensors under new names and another config. names: the old name of each new
+        one; adapters stay merged."""
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
         return AdaptedCheckpoint(self.base.part(names, config), recipes, self.adapters)
 
     def close(self) -> None:
-        """As `Checkpoint.close`."""
+        """Close the files of the base, too."""
         self.base.close()
 
 
@@ -241,7 +248,8 @@ def _read_adapter(
     shifts: dict[str, list[Array]],
     recipes: dict[str, Recipe],
 ) -> None:
-    """Add what one adapter changes, by the base's tensors."""
+    """Read one adapter and add what it changes to the three dictionaries, which go by the names of the base's tensors:
+    low-rank `changes`, `shifts` of biases, and `recipes` of tensors that it replaces whole."""
     folder = request.folder
     if not folder.is_dir() or not is_there(guarded_path(folder.resolve(), CONFIG)):
         raise InputError(
@@ -287,7 +295,7 @@ def _read_adapter(
 
 
 def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
-    """Raise for an adapter of another kind than those that are merged here."""
+    """Raise for an adapter of a kind that cannot be merged here, judged by its adapter_config.json."""
     kind = config.get("peft_type")
     if kind != "LORA":
         raise UnsupportedError("this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80])
@@ -302,12 +310,13 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
 
 
 def _config_setting(key: str, value: object) -> Message:
-    """The words about a key of the config whose value is refused."""
+    """A message, part of an error, that names a key of adapter_config.json and its refused value."""
     return message("{file} sets {key} to {value}", file=CONFIG, key=key, value=repr(value)[:80])
 
 
 def _change_scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
-    """What B·A of a module is multiplied by."""
+    """The factor on B·A of a module without the request's own weight: α/r, or α/√r where the config is
+    rank-stabilised."""
     alpha = config.get("lora_alpha")
     patterns = config.get("alpha_pattern") or {}
     for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
@@ -322,7 +331,8 @@ def _change_scale(config: Mapping[str, Any], module: str, rank: int, where: str)
 
 
 def _module_and_part(name: str) -> tuple[str, str]:
-    """The module that a tensor changes, and as what; "whole" for a tensor that takes another's place."""
+    """The name of the module that an adapter's tensor belongs to, and its part: a value of `PARTS`, or "whole" for a
+    tensor that replaces the base's."""
     short = name.removeprefix(PREFIX)
     for end, part in PARTS.items():
         if short.endswith(end):
@@ -331,7 +341,8 @@ def _module_and_part(name: str) -> tuple[str, str]:
 
 
 def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
-    """The base's tensor that a name of the adapter means: classes put words before it, or leave them out."""
+    """The name of the base's tensor that a tensor name of the adapter stands for: leading words of it may be missing on
+    either side. Raises InputError where there is none."""
     names = base.names()
     words = name.split(".")
     for start in range(len(words) - 1):
@@ -346,7 +357,8 @@ def _base_tensor(base: Checkpoint, name: str, where: str) -> str:
 
 
 def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
-    """Whether the change belongs to a matrix of this shape, [out, in], or to a table, [token, width]."""
+    """Whether the low-rank matrices among these parts multiply to this shape: that of a matrix, [out, in], or of an
+    embedding table, [token, width]."""
     if "table_a" in parts:
         a, b = parts["table_a"], parts["table_b"]
         return a.ndim == b.ndim == 2 and shape == (a.shape[1], b.shape[0]) and a.shape[0] == b.shape[1]
@@ -356,7 +368,7 @@ def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
 
 
 def _misfit_error(base: Checkpoint, name: str, parts: Mapping[str, Array]) -> InputError:
-    """The error about a tensor of the base that these parts of a change do not fit."""
+    """The error, returned and not raised, that these parts of an adapter do not fit the base's tensor of this name."""
     info: TensorInfo = base.info(name)
     return InputError(
         "tensor {name} has shape {shape}, and the adapter changes it by {parts}",

@@ -40,7 +40,8 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 class ChatPart(Struct, frozen=True):
-    """What one message says: its name, such as `user` or `user:2`, and its characters [start, end) of the text."""
+    """The place of one message in the rendered text: its name, such as `user` or `user:2` for the second of that role,
+    and its characters [start, end)."""
 
     name: str
     start: int
@@ -48,7 +49,8 @@ class ChatPart(Struct, frozen=True):
 
 
 class Chat(Struct, frozen=True, eq=False):
-    """Messages as the template reads them. where: what they were read from."""
+    """The messages of a chat, and the tools, as the chat template reads them. where: the file they were read from, for
+    errors."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None
@@ -69,7 +71,8 @@ class RenderedChat(Struct, frozen=True):
 
 
 class ChatTemplate(Struct, frozen=True):
-    """A checkpoint's template. special: what it may write of special tokens, by name, such as `bos_token`."""
+    """A checkpoint's chat template, Jinja source. special: the spellings of special tokens that it may write, by the
+    name of the variable, such as `bos_token`. where: its file, for errors."""
 
     source: str
     special: Mapping[str, str]
@@ -112,7 +115,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
 
 
 def _refuse_constant(word: str) -> float:
-    """What JSON does for NaN and Infinity: raises ValueError."""
+    """Raises ValueError: the callback of the JSON parser for NaN and Infinity, which JSON does not have."""
     raise ValueError(word)
 
 
@@ -137,7 +140,8 @@ def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
 
 
 def read_template(tokenizer: Tokenizer, tools: bool, file: Path | None = None) -> ChatTemplate:
-    """The chat template beside a tokenizer: `chat_template.jinja`, or that of tokenizer_config.json.
+    """The chat template of a tokenizer's checkpoint: the one in `file`, else `chat_template.jinja` in its folder, else
+    that of tokenizer_config.json.
 
     Args:
         tokenizer: One that was read from a checkpoint's folder.
@@ -180,7 +184,7 @@ def _template_text(path: Path) -> str:
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Names and spellings of a tokenizer's special tokens; a spelling may stand in an object of its own."""
+    """The spellings of special tokens in a tokenizer_config.json, by name, such as `bos_token`."""
     extra = settings.get("extra_special_tokens")
     special = {**settings, **(extra if isinstance(extra, dict) else {})}
     return {
@@ -233,7 +237,8 @@ def render(
 
 
 def _message_names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each message is called: its role, and from the second of that role on its number."""
+    """The name of each message in order: its role, and with a number from the second of that role on, such as
+    `user:2`."""
     counts: dict[str, int] = {}
     names = []
     for entry in messages:
@@ -252,11 +257,12 @@ _MARKED = re.compile("\ue123([0-9]+)\ue124")
 
 
 def _mark_contents(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
-    """The messages with a mark in place of each text; and each text, with the number of its message."""
+    """The messages with a numbered mark in place of each text content; and the contents in the marks' order, each with
+    the index of its message."""
     contents: list[tuple[int, str]] = []
 
     def mark(number: int, text: str) -> str:
-        """The mark that stands for a text of the message with this number; notes both."""
+        """The mark to put in place of a text of the message with this index; both are added to `contents`."""
         contents.append((number, text))
         return MARK.format(number=len(contents) - 1)
 
@@ -272,7 +278,8 @@ def _mark_contents(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, A
 
 
 def _find_contents(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
-    """Where each content stands in the text; None where the template changed it so that it is not known.
+    """For each content its character spans [start, end) in the rendered text; None for one that the template changed
+    beyond recognition.
 
     pattern: the same text with marks in place of the contents.
     """
@@ -305,7 +312,8 @@ def _find_contents(text: str, pattern: str, contents: Sequence[str]) -> list[lis
 
 
 def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, int]] | None]:
-    """Where each content stands in the text, by looking for it after the one before it; None where it is not there."""
+    """For each content its character span in the text, each looked for after the one before it; None for one that is
+    not found."""
     place = 0
     spans: list[list[tuple[int, int]] | None] = []
     for content in contents:
@@ -320,7 +328,7 @@ def _find_in_order(text: str, contents: Sequence[str]) -> list[list[tuple[int, i
 
 
 def control_tokens(tokenizer: Tokenizer) -> list[str]:
-    """Spellings that a vocabulary takes out of any text as special tokens."""
+    """The spellings that the tokenizer recognises as special tokens anywhere in a text."""
     if not isinstance(tokenizer, PieceTokenizer):
         return []
     return [added.content for added in tokenizer.hf.get_added_tokens_decoder().values() if added.special]
@@ -354,8 +362,8 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
 def _rendered_text(
     template: ChatTemplate, messages: list[dict[str, Any]], tools: list[Any] | None, prompt: bool
 ) -> str:
-    """What the template writes of messages. prompt: whether the assistant's answer is begun. Raises what Jinja raises,
-    and LimitError."""
+    """The text that the template renders from the messages. prompt: whether the beginning of an assistant's answer is
+    added at the end. Raises what Jinja raises, and LimitError."""
     values = {**template.special, "messages": messages, "tools": tools, "add_generation_prompt": prompt}
     pieces_written: list[str] = []
     size = 0
@@ -372,7 +380,8 @@ def _rendered_text(
 
 @contextmanager
 def _template_errors(template: ChatTemplate) -> Iterator[None]:
-    """Whatever a template raises within, as an AttnError."""
+    """A context manager that turns whatever the template raises in its block into an AttnError. Raises UsageError
+    without Jinja."""
     try:
         from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
     except ImportError as error:
@@ -412,16 +421,18 @@ def _template_errors(template: ChatTemplate) -> Iterator[None]:
 
 
 class _BeyondError(Exception):
-    """A template that repeats or names what none in use does."""
+    """Raised in the sandbox where a template does what none needs: repeats or pads text without bound, or uses a name
+    that begins with an underscore."""
 
 
 class _RefusedError(Exception):
-    """What a template says with `raise_exception`."""
+    """Raised where a template calls `raise_exception`, with the reason that it states."""
 
 
 @contextmanager
 def _time_limit(template: ChatTemplate) -> Iterator[None]:
-    """Stop a template that runs for ever: by the clock at each line, as loops may write nothing."""
+    """A context manager that raises LimitError in its block once the template has run too long; the clock is looked at
+    for each line, as endless loops may write nothing."""
     end = time.monotonic() + SECONDS
     before = sys.gettrace()
 
@@ -449,12 +460,13 @@ def _jinja_environment() -> Any:
     from jinja2.utils import Namespace
 
     class Generation(Extension):
-        """The tag around what an assistant says, which training reads."""
+        """A Jinja extension that reads the tag `{% generation %}` around an assistant's text, which only training
+        needs, and keeps what is inside."""
 
         tags = {"generation"}  # noqa: RUF012
 
         def parse(self, parser: Any) -> Any:
-            """What stands between the tags, in a scope of its own."""
+            """The node of what stands between the tags, in a scope of its own."""
             line = next(parser.stream).lineno
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             return nodes.Scope(body).set_lineno(line)
@@ -483,14 +495,15 @@ def _jinja_environment() -> Any:
             return wrapped
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-            """Whether a template may use an attribute: none that pads a text."""
+            """Whether a template may use this attribute of an object: what Jinja's sandbox allows, without methods that
+            pad a text."""
             pads = ("center", "expandtabs", "ljust", "rjust", "zfill")
             if isinstance(obj, str) and attr in pads:
                 return False
             return bool(super().is_safe_attribute(obj, attr, value))
 
     class Variables(Namespace):
-        """Jinja's namespace without names that begin with an underscore."""
+        """Jinja's namespace, which raises _BeyondError for a name that begins with an underscore."""
 
         def __init__(*args: Any, **values: Any) -> None:
             self, args = args[0], args[1:]
@@ -505,7 +518,7 @@ def _jinja_environment() -> Any:
             super().__setitem__(name, value)
 
     class Dictionary:
-        """`dict` as a function, without what else a class has."""
+        """What templates get in place of the class `dict`: it can be called and has `fromkeys`, nothing else."""
 
         def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
             return dict(*args, **values)
@@ -514,7 +527,7 @@ def _jinja_environment() -> Any:
             return dict.fromkeys(*args)
 
     def refuse(reason: str) -> None:
-        """What a template calls to refuse a chat: raises _RefusedError with its reason."""
+        """The function `raise_exception` of templates: raises _RefusedError with the template's reason."""
         raise _RefusedError(reason)
 
     def to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None,

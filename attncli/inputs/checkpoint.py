@@ -67,7 +67,8 @@ QUANTISED = {
 
 
 class TensorInfo(Struct, frozen=True):
-    """Where a tensor lies. dtype: NumPy's word ("bfloat16"). start, stop: bytes from the beginning of `file`.
+    """Where a stored tensor lies in its file. dtype: NumPy's name ("bfloat16"). start, stop: bytes from the beginning
+    of `file`.
 
     scheme: the kind of numbers that lie there, where they are computed from as they are read ("Q4_K"); else "".
     """
@@ -96,7 +97,7 @@ class TensorInfo(Struct, frozen=True):
 
 
 def guarded_path(folder: Path, name: str) -> Path:
-    """The file `name` of a folder with its symbolic links followed; it need not exist.
+    """The path of the file `name` in a folder with its symbolic links resolved; it need not exist.
 
     folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
     (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
@@ -150,7 +151,7 @@ def shard_names(index: Path, ending: str) -> list[str]:
 
 
 def _read_index(index: Path, ending: str) -> dict[str, str]:
-    """The name of each tensor's file, by the tensor's name. Raises as `shard_names`."""
+    """For each tensor's name, the name of the file that holds it, from a shard index. Raises as `shard_names`."""
     shards = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise InputError(
@@ -166,7 +167,8 @@ def _read_index(index: Path, ending: str) -> dict[str, str]:
 def _tensors_of_shards(
     folder: Path, header: Callable[[Path], SafetensorsHeader | None], *, packed: bool
 ) -> dict[str, TensorInfo]:
-    """The tensors of all files that the index names; each must lie where the index says."""
+    """The tensors of all files that a shard index names. Raises InputError where a tensor lies in another file than the
+    index says."""
     index = guarded_path(folder, INDEX)
     shards = _read_index(index, ".safetensors")
     tensors: dict[str, TensorInfo] = {}
@@ -205,7 +207,7 @@ def _tensors_of_shards(
 
 
 def _tensors_of_header(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str, TensorInfo]:
-    """Where the tensors of one file lie. Raises UnsupportedError for weights of few bits, unless `packed`."""
+    """Where each tensor of one file lies, by name. Raises UnsupportedError for weights of few bits, unless `packed`."""
     for entry in () if packed else header.entries.values():
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
@@ -225,7 +227,7 @@ def _tensors_of_header(header: SafetensorsHeader, path: Path, *, packed: bool) -
 
 
 def _no_weights(folder: Path) -> InputError | UnsupportedError:
-    """The error about a folder without safetensors, which says what lies there instead."""
+    """The error, returned and not raised, that a folder has no safetensors; it says what lies there instead."""
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
         what = message("the weights are in {second}, which is not safetensors", second=repr(others[0]))
@@ -245,7 +247,7 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
 
 
 def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:
-    """The error about a tensor that is not there, with the nearest names."""
+    """The error, returned and not raised, that no tensor has this name, with the nearest among `names`."""
     close = get_close_matches(name, names, 3, 0.6)
     return InputError(
         "there is no tensor {name}",
@@ -265,7 +267,8 @@ LARGE = 2**20
 
 
 class Pool:
-    """Hands out uninitialised arrays; the memory of one comes back when nothing refers to it or to a view of it."""
+    """Allocates uninitialised arrays and reuses their memory: that of one is free again when nothing refers to it or to
+    a view of it."""
 
     def __init__(self) -> None:
         self._free: list[mmap.mmap] = []
@@ -282,7 +285,7 @@ class Pool:
         return root.reshape(shape)
 
     def _free_memory(self, size: int) -> mmap.mmap:
-        """At least `size` bytes that no array uses."""
+        """A memory block of at least `size` bytes that no living array uses, reused or new."""
         fitting = [memory for memory in self._free if len(memory) >= size]
         if fitting:
             smallest = min(fitting, key=len)
@@ -308,12 +311,12 @@ MLX = "quantization"
 
 
 def is_packed(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json speaks of weights in few bits."""
+    """Whether a config.json declares quantised weights, packed in few bits."""
     return any(config.get(key) is not None for key in (*PACKED, MLX))
 
 
 def without_packing(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config without what it says of weights in few bits."""
+    """A copy of the config without the keys that declare quantised weights."""
     return {key: value for key, value in config.items() if key not in (*PACKED, MLX)}
 
 
@@ -353,7 +356,8 @@ class Checkpoint:
 
     @classmethod
     def describe(cls, folder: Path, *, packed: bool = False) -> Checkpoint:
-        """Read `config.json` alone: no weights, as if there were none. packed: also of weights of few bits.
+        """A `Checkpoint` of `config.json` alone, without any tensor. packed: whether a config of quantised weights is
+        allowed, too.
 
         Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of quantised weights,
         LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
@@ -371,7 +375,8 @@ class Checkpoint:
         return cls(real, config, {})
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """A part of the checkpoint under a config of its own. names: the tensors' new names, each with the one here."""
+        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's new name the one
+        here."""
         return Checkpoint(self.folder, config, {new: self.info(old) for new, old in names.items()})
 
     def names(self) -> Mapping[str, TensorInfo]:
@@ -385,7 +390,7 @@ class Checkpoint:
         return self._tensors[name]
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """A whole tensor, as stored or converted to the float type `dtype`.
+        """A whole tensor, in its stored type or converted to the float type `dtype`.
 
         Raises InputError for a name that is not there, a file that changed, or numbers that are not finite.
         """
@@ -470,7 +475,8 @@ class Checkpoint:
         self.close()
 
     def _fill(self, name: str, info: TensorInfo, start: int, target: Array) -> Array:
-        """Fill `target` with a tensor's numbers from byte `start` of its file on, converted to its type."""
+        """Fill `target` with numbers of a tensor from byte `start` of its file on, converted to the type of `target`,
+        and return it."""
         stored_dtype, flat = info.stored_dtype, target.reshape(-1)
         about = f"tensor {name!r}"
         stop = start + flat.size * stored_dtype.itemsize
@@ -494,25 +500,25 @@ class Checkpoint:
         return target
 
     def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
-        """The error about a tensor with numbers that are not finite in this type."""
+        """The error, returned and not raised, that a tensor holds numbers that are not finite in this type."""
         what = message("tensor {name} holds numbers that are not finite in {dtype}", name=repr(name), dtype=dtype.name)
         return InputError(what, where=str(info.file), expected="finite weights")
 
     def _file(self, info: TensorInfo) -> PositionedFile:
-        """The file that a tensor lies in, opened once."""
+        """The opened file that a tensor lies in; each file is opened once."""
         if info.file not in self._files:
             self._files[info.file] = PositionedFile(info.file, what=message("a .safetensors file"))
         return self._files[info.file]
 
     def _stop(self) -> None:
-        """End what is read ahead."""
+        """End reading ahead: stop its thread and forget the plan."""
         if self._plan is not None:
             self._plan.close()
             self._plan = None
 
     def _different_rows(self, name: str, info: TensorInfo, rows: Sequence[int]) -> tuple[Array, Array]:
-        """Row numbers without repeats, rising, and where each of `rows` stands among them. Raises InputError for a row
-        outside the tensor."""
+        """The different row numbers among `rows`, ascending, and for each of `rows` its index among them. Raises
+        InputError for a row outside the tensor."""
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         for row in different[[0, -1]].tolist() if different.size else ():
             if not info.shape or not 0 <= row < info.shape[0]:
@@ -523,7 +529,8 @@ class Checkpoint:
 
 
 def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) -> bool:
-    """Convert the pieces into `target`, where that repays it by two threads, and say whether every number is finite.
+    """Convert the pieces of a tensor into `target`, in two threads where that is faster; returns whether every number
+    is finite.
 
     Nothing else runs meanwhile but the thread that reads, which is mostly ahead.
     """
@@ -531,7 +538,7 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
     finite: list[bool] = []
 
     def take() -> None:
-        """Convert pieces into the array until none is left; notes of each whether all of it is finite."""
+        """Convert pieces into `target` until none is left; appends for each to `finite` whether all of it is."""
         for first, piece in pieces:
             part, start = piece.view(stored_dtype), first // stored_dtype.itemsize
             finite.append(convert(part, target[start : start + part.size]))
@@ -541,7 +548,7 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
 
 
 def _quantization_method(settings: object) -> str:
-    """How the settings of a config.json call the way in which weights are packed."""
+    """The name of the quantisation method in the settings of a config.json."""
     match settings:
         case {"quant_method": str(method)}:
             return method
@@ -566,25 +573,26 @@ class TorchCheckpoint(Checkpoint):
         self._arrays = arrays
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """As `Checkpoint.part`."""
+        """A checkpoint of some of these tensors under a config of its own. names: for each tensor's new name the one
+        here."""
         arrays = {new: self._arrays[old] for new, old in names.items()}
         return TorchCheckpoint(self.folder, config, {new: self.info(old) for new, old in names.items()}, arrays)
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """As `Checkpoint.read`."""
+        """A whole tensor, copied from the mapped file, in its stored type or as the float type `dtype`."""
         return self._copy(name, self.info(name), self._arrays[name], dtype)
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
-        """As `Checkpoint.read_rows`."""
+        """The rows with these numbers on the first axis, in this order, copied from the mapped file."""
         info = self.info(name)
         self._different_rows(name, info, rows)
         return self._copy(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
 
     def ahead(self, names: Sequence[str]) -> None:
-        """Nothing to prepare: the system reads what is looked at."""
+        """Does nothing: the system reads a mapped file when it is looked at."""
 
     def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
-        """Numbers of the mapped file in memory, as the float type `dtype`. Raises as `read`."""
+        """A copy of numbers of the mapped file, as the float type `dtype` (None: as stored). Raises as `read`."""
         copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
         if not convert(source.reshape(-1), copy.reshape(-1)):
             raise self._not_finite(name, info, copy.dtype)
@@ -627,7 +635,8 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
 
 
 def _pickled_files(folder: Path) -> Iterator[Path]:
-    """The file of all weights, or those that the index names. Raises InputError for one that is missing."""
+    """The path of the file with all weights, or of each that the index names. Raises InputError for one that is
+    missing."""
     if is_there(guarded_path(folder, PICKLED_SINGLE)):
         yield guarded_path(folder, PICKLED_SINGLE)
         return

@@ -31,7 +31,8 @@ MOST_KINDS = 3
 
 
 class Recipe(Protocol):
-    """How a tensor comes about. unit: rows of its first axis that come together; 0 for a tensor that comes whole."""
+    """How a tensor is computed from stored ones when it is read. unit: how many rows of its first axis are computed
+    together; 0 for a tensor that is computed whole."""
 
     unit: int
 
@@ -40,7 +41,8 @@ class Recipe(Protocol):
 
 
 class ComputedPieces:
-    """The rows of a matrix as float32 bytes, some at a time, to whoever asks next; each thread computes its own.
+    """An iterator, shared by threads, over stretches of a computed matrix's rows: (first byte, float32 rows as bytes);
+    each thread computes the stretch that it takes.
 
     No matrix is ever in memory: measured on a model of 150 million weights in Q4_K, 61 MiB in place of 72.
     count: how many stretches there are.
@@ -84,11 +86,12 @@ class DerivedCheckpoint(Checkpoint):
 
     @property
     def quantization(self) -> str | None:
-        """In which kinds of numbers its matrices lie, as people name them: "Q4_K, Q6_K"."""
+        """The kinds of numbers in which its matrices are stored, as people name them: "Q4_K, Q6_K"; None for plain
+        floats."""
         return listing(self.schemes[:MOST_KINDS], ", ") if self.schemes else None
 
     def read(self, name: str, dtype: str | None = None) -> Array:
-        """As `Checkpoint.read`."""
+        """A whole tensor, computed or read as stored; in its own type, or as the float type `dtype`."""
         recipe = self.recipes.get(name)
         if recipe is None:
             return super().read(name, dtype)
@@ -100,7 +103,7 @@ class DerivedCheckpoint(Checkpoint):
         finite: list[bool] = []
 
         def work() -> None:
-            """Compute stretches of rows until none is left; notes of each whether all of it is finite."""
+            """Compute stretches of rows until none is left; appends for each to `finite` whether all of it is."""
             for start in places:  # a thread that finds none left ends
                 stop = min(start + step, count)
                 finite.append(self._convert(recipe.rows(start, stop), target[start:stop]))
@@ -112,7 +115,7 @@ class DerivedCheckpoint(Checkpoint):
         return target
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
-        """As `Checkpoint.read_rows`."""
+        """The rows with these numbers on the first axis, in this order, computed or read as stored."""
         recipe = self.recipes.get(name)
         if recipe is None:
             return super().read_rows(name, rows, dtype)
@@ -136,7 +139,8 @@ class DerivedCheckpoint(Checkpoint):
         *,
         in_out: bool = False,
     ) -> arrays.Array | None:
-        """As `Checkpoint.product`; of a tensor that is computed, each stretch of rows is multiplied as it comes."""
+        """x·Wᵀ + b, [row, out], where each stretch of W's rows is computed and multiplied in turn; None where `read`
+        must be used instead. Arguments as `Checkpoint.product`."""
         recipe = self.recipes.get(name)
         if recipe is None:
             return super().product(name, x, backend, bias, in_out=in_out)
@@ -152,11 +156,12 @@ class DerivedCheckpoint(Checkpoint):
         return product
 
     def ahead(self, names: Sequence[str]) -> None:
-        """As `Checkpoint.ahead`, of the tensors that are read as they are."""
+        """Announce which tensors will be read next; only those that are stored as they are can be read ahead."""
         super().ahead([name for name in names if name not in self.recipes])
 
     def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
-        """As `Checkpoint.part`."""
+        """A checkpoint of some of these tensors under a config of its own, with their recipes. names: the old name of
+        each new one."""
         recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
         tensors = {new: self.info(old) for new, old in names.items()}
         part = DerivedCheckpoint(self.folder, config, tensors, recipes, self.schemes)
@@ -165,11 +170,12 @@ class DerivedCheckpoint(Checkpoint):
 
     @staticmethod
     def _convert(source: Array, target: Array) -> bool:
-        """Copy numbers into a part of the result that lies in one piece, and say whether all are finite."""
+        """Copy numbers into a contiguous part of the result, converted to its type; returns whether all are finite."""
         return convert(np.ascontiguousarray(source).reshape(-1), target.reshape(-1))
 
     def _first_fault(self, name: str, info: TensorInfo, target: Array, first: int = 0) -> InputError:
-        """The error about a tensor with numbers that are not finite, with the place and the value of the first."""
+        """The error, returned and not raised, about the first number of a tensor that is not finite: its place, where
+        `target` begins at row `first`, and its value."""
         with np.errstate(all="ignore"):
             bad = np.argwhere(~np.isfinite(target.astype(np.float64)))
         if not bad.size:
@@ -187,5 +193,5 @@ class DerivedCheckpoint(Checkpoint):
 
 
 def kinds_by_size(kinds: Mapping[str, int]) -> list[str]:
-    """Kinds of numbers, those with the most bytes first."""
+    """The names of these kinds of numbers, those with the most bytes first. kinds: bytes by name."""
     return sorted(kinds, key=lambda kind: (-kinds[kind], kind))

@@ -34,7 +34,7 @@ ENTRIES = 64
 
 
 class PendingFile(Struct, frozen=True):
-    """A file that is written, and not yet in its place. beside: the temporary file; target: its place."""
+    """A file that is written under a temporary name (`beside`) and has yet to be moved to its final path (`target`)."""
 
     beside: Path
     target: Path
@@ -49,7 +49,7 @@ _new_folders: set[Path] = set()
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Files that are written in the block take their places when it ends, all of them or none.
+    """A context manager: files written in its block are all moved to their final paths when it ends, or none of them.
 
     None where the block fails, or where one cannot take its place. All where it ends well, where the reader of the
     answer has gone (BrokenPipeError), and where the answer was given and is no (VerdictError). Raises AttnError.
@@ -93,7 +93,8 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def written_at(path: Path) -> Path:
-    """Where the content of an output is now: still beside its place while others are awaited."""
+    """Where the content of an output file is now: its temporary file while it waits for others of `together`, else the
+    path itself."""
     target = path.resolve()
     return next((file.beside for file in reversed(_waiting.get() or []) if file.target == target), path)
 
@@ -106,7 +107,7 @@ def discard_all() -> None:
 
 
 def place_of(path: Path) -> str:
-    """The place that a path names: equal for all its spellings, also where there is no file yet.
+    """A normalised path as text, equal for all spellings of the same file, also where there is none yet.
 
     Links are followed. In a folder that does not tell capitals from small letters, neither does this.
     """
@@ -118,8 +119,8 @@ def place_of(path: Path) -> str:
 
 
 def _folds_case(folder: Path) -> bool:
-    """Whether capitals and small letters are one in the names of a folder, as on the disks of macOS and Windows: an
-    entry of it is also there by its name with the letters exchanged."""
+    """Whether names in a folder ignore case, as on the disks of macOS and Windows, found by looking for an entry under
+    its name with the letters' case exchanged."""
     for place in (folder, *folder.parents):
         try:
             names = [entry.name for entry in islice(os.scandir(place), ENTRIES)]
@@ -184,7 +185,8 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
 
 
 def _commit(pending: list[PendingFile]) -> None:
-    """Put every file in its place; where one cannot, all are as they were. Raises AttnError."""
+    """Move every temporary file to its final path; where one cannot be moved, all are put back as they were. Raises
+    AttnError."""
     replacements: list[tuple[Path, Path | None]] = []
     try:
         for file in pending:
@@ -221,7 +223,7 @@ def _keep_old(target: Path) -> Path | None:
 
 
 def _discard(beside: Path) -> None:
-    """Remove a temporary file, and the folders made for it that are empty now."""
+    """Delete a temporary file, and the folders that were made for it where they are empty now."""
     with suppress(OSError):
         beside.unlink()
     _temporary.pop(beside, None)
@@ -233,7 +235,8 @@ def _discard(beside: Path) -> None:
 
 
 def _destination(path: Path) -> tuple[bool, Path, int | None]:
-    """Whether to write directly, where, and the permissions of the file that is there now (None: there is none)."""
+    """Whether to write directly (to a pipe or a device), the path to write to with links resolved, and the permissions
+    of the file that is there now (None: there is none). Raises OSError where it may not be written."""
     plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
     if plain in STREAMS or plain.startswith(STREAM_FOLDERS):
         return True, path, None
@@ -251,7 +254,8 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
 
 @contextmanager
 def _write_errors(path: Path, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
-    """Errors of these kinds, such as the system's, as an AttnError about the output that could not be written."""
+    """A context manager that turns errors of these kinds in its block into an AttnError that the output could not be
+    written."""
     try:
         yield
     except BrokenPipeError:
@@ -264,7 +268,7 @@ def _write_errors(path: Path, kinds: tuple[type[Exception], ...] = (OSError,)) -
 
 
 def system_reason(error: Exception) -> str:
-    """Why the system refuses a file, in its own words; what another error says."""
+    """Why the system refuses a file, in its own words; the text of an error that is not the system's."""
     return term(getattr(error, "strerror", None) or str(error))
 
 
@@ -274,7 +278,8 @@ SIZE_LIMIT = 2 * 2**30
 
 @contextmanager
 def system_errors(what: str, where: str, *, expected: str = "", kind: type[AttnError] = InputError) -> Iterator[None]:
-    """What the system refuses within, as an error of attn. what: what happened, with a place {strerror}."""
+    """A context manager that turns an OSError in its block into an attn error of this kind. what: its sentence, with a
+    place {strerror} for the system's reason."""
     try:
         yield
     except OSError as error:
@@ -418,7 +423,7 @@ class PositionedFile:
             raise self._change_error(message("this file was changed while it was read"))
 
     def at_hand(self, place: int) -> bool:
-        """Whether reading this byte waits for no disk; true where the system does not say."""
+        """Whether the byte at this place can be read without waiting for a disk; true where the system does not say."""
         if not hasattr(os, "RWF_NOWAIT"):
             return True
         try:
@@ -430,7 +435,7 @@ class PositionedFile:
         return True
 
     def close(self) -> None:
-        """Give the file back; reading is over."""
+        """Close the file."""
         self._stream.close()
 
     def _read(self, view: memoryview, start: int) -> int:
@@ -442,7 +447,7 @@ class PositionedFile:
             return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
 
     def _change_error(self, what: str) -> InputError:
-        """The error about a file that somebody writes to. what: how that showed."""
+        """The error, returned and not raised, that a file was written to while it was read. what: how that showed."""
         return InputError(what, where=str(self.path), expected="a file that nobody writes to")
 
 
@@ -475,8 +480,7 @@ def read_object(
 
 
 def nesting_error(where: str, what: str) -> InputError:
-    """The error for JSON whose lists and objects stand in one another deeper than any reader here goes; how deep that
-    is depends on the reader and on Python. what: what was expected."""
+    """The error, returned and not raised, for JSON that is nested too deep for the reader. what: what was expected."""
     return InputError("this JSON is nested too deeply", where=where, expected=what)
 
 
@@ -498,7 +502,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
         raise LimitError(fault, where=where, expected="{what}, at most {most:,} of them", what=what, most=most)
 
     def unique_keys(pairs: list[tuple[str, Any]]) -> Any:
-        """A parsed object; raises InputError for a key that it has twice."""
+        """The callback of the JSON parser for an object's key–value pairs: the dictionary, or the number that a tag
+        `{"__float__": …}` stands for; raises InputError for a key that it has twice."""
         entries: dict[str, Any] = dict(pairs)
         if len(entries) < len(pairs):
             twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -511,7 +516,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
         return entries
 
     def parse_constant(word: str) -> float:
-        """What NaN and Infinity stand for; raises ValueError where they are not JSON."""
+        """The callback of the JSON parser for NaN and Infinity: their float; raises ValueError where they are not
+        allowed."""
         if with_tags:
             return TAGGED[word]
         raise ValueError(f"{word} is not JSON")
@@ -534,8 +540,8 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
 
 
 def refuse_half_characters(json_value: Any, where: str) -> None:
-    """Raise InputError, naming the first place, where a text of parsed JSON holds a lone surrogate, which no encoding
-    can write."""
+    """Raise InputError, naming the first place, where a string of parsed JSON holds half a character (a lone
+    surrogate), which no encoding can write."""
     waiting = [("$", json_value)]
     while waiting:
         place, part = waiting.pop()

@@ -29,72 +29,75 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 
 def half(raw: Bytes, at: int) -> Floats:
-    """The float16 at byte `at` of each block, [block, 1]."""
+    """The float16 number at byte `at` of each block, as float32 [block, 1]. raw: [block, byte]."""
     return np.ascontiguousarray(raw[:, at : at + 2]).view("<f2").astype(np.float32)
 
 
 def nibbles(raw: Bytes, width: int) -> Bytes:
-    """Four-bit numbers: of each stretch of `width` bytes first the low halves, then the high ones, [block, number]."""
+    """The four-bit numbers in bytes [block, byte]: of each `width` bytes first the low halves, then the high ones,
+    [block, number]."""
     count = raw.shape[0]
     return ((raw.reshape(count, -1, 1, width) >> PAIR) & np.uint8(15)).reshape(count, -1)
 
 
 def _f32(raw: Bytes, out: Floats) -> None:
-    """Little-endian float32, one number a block."""
+    """Write little-endian float32 numbers, one a block, to `out`. raw: bytes [block, byte]."""
     out[:] = raw.view("<f4")
 
 
 def _f16(raw: Bytes, out: Floats) -> None:
-    """Little-endian float16, one number a block."""
+    """Write little-endian float16 numbers, one a block, to `out`. raw: bytes [block, byte]."""
     out[:] = raw.view("<f2")
 
 
 def _bf16(raw: Bytes, out: Floats) -> None:
-    """Little-endian bfloat16, the upper half of a float32, one number a block."""
+    """Write little-endian bfloat16 numbers (the upper half of a float32), one a block, to `out`. raw: bytes [block,
+    byte]."""
     np.left_shift(raw.view("<u2"), 16, out=out.view(np.uint32), dtype=np.uint32)
 
 
 def _q4_0(raw: Bytes, out: Floats) -> None:
-    """Q4_0: 32 integers of four bits less 8, times a scale (float16)."""
+    """Unpack Q4_0 blocks into `out`: 32 integers of four bits less 8, times a scale (float16)."""
     out[:] = nibbles(raw[:, 2:], 16)
     out -= 8
     out *= half(raw, 0)
 
 
 def _q4_1(raw: Bytes, out: Floats) -> None:
-    """Q4_1: 32 integers of four bits, times a scale, plus an offset (float16 both)."""
+    """Unpack Q4_1 blocks into `out`: 32 integers of four bits, times a scale, plus an offset (float16 both)."""
     out[:] = nibbles(raw[:, 4:], 16)
     out *= half(raw, 0)
     out += half(raw, 2)
 
 
 def _fifth_bits(raw: Bytes) -> Bytes:
-    """Bits of four bytes, the lowest first, each as 16 or 0."""
+    """The 32 bits of each block's four bytes, the lowest first, each as 16 (set) or 0, to be added to four-bit
+    numbers."""
     return np.unpackbits(np.ascontiguousarray(raw), axis=-1, bitorder="little") << np.uint8(4)
 
 
 def _q5_0(raw: Bytes, out: Floats) -> None:
-    """Q5_0: 32 integers of five bits less 16, times a scale (float16)."""
+    """Unpack Q5_0 blocks into `out`: 32 integers of five bits less 16, times a scale (float16)."""
     out[:] = nibbles(raw[:, 6:], 16) | _fifth_bits(raw[:, 2:6])
     out -= 16
     out *= half(raw, 0)
 
 
 def _q5_1(raw: Bytes, out: Floats) -> None:
-    """Q5_1: 32 integers of five bits, times a scale, plus an offset (float16 both)."""
+    """Unpack Q5_1 blocks into `out`: 32 integers of five bits, times a scale, plus an offset (float16 both)."""
     out[:] = nibbles(raw[:, 8:], 16) | _fifth_bits(raw[:, 4:8])
     out *= half(raw, 0)
     out += half(raw, 2)
 
 
 def _q8_0(raw: Bytes, out: Floats) -> None:
-    """Q8_0: 32 signed integers of eight bits, times a scale (float16)."""
+    """Unpack Q8_0 blocks into `out`: 32 signed integers of eight bits, times a scale (float16)."""
     out[:] = raw[:, 2:].view(np.int8)
     out *= half(raw, 0)
 
 
 def _q2_k(raw: Bytes, out: Floats) -> None:
-    """Q2_K: 256 integers of two bits; each 16 have a scale and an offset of four bits."""
+    """Unpack Q2_K blocks into `out`: 256 integers of two bits; each 16 have a scale and an offset of four bits."""
     parts = out.reshape(len(raw), 16, 16)
     scales = raw[:, :16]
     parts[:] = ((raw[:, 16:80].reshape(len(raw), 2, 1, 32) >> FOURTHS) & 3).reshape(parts.shape)
@@ -103,7 +106,7 @@ def _q2_k(raw: Bytes, out: Floats) -> None:
 
 
 def _q3_k(raw: Bytes, out: Floats) -> None:
-    """Q3_K: 256 integers of three bits, signed; each 16 have a scale of six bits."""
+    """Unpack Q3_K blocks into `out`: 256 integers of three bits, signed; each 16 have a scale of six bits."""
     parts, count = out.reshape(len(raw), 16, 16), len(raw)
     low, high = raw[:, 96:104], raw[:, 104:108]
     scales = ((low[:, None] >> PAIR) & 15).reshape(count, 16)
@@ -115,8 +118,8 @@ def _q3_k(raw: Bytes, out: Floats) -> None:
 
 
 def _scale_k(raw: Bytes, parts: Floats) -> None:
-    """Scale and shift the eight parts of Q4_K and Q5_K, whose eight scales and eight offsets, of six bits each, lie in
-    twelve bytes."""
+    """Multiply and shift in place the eight parts of each Q4_K or Q5_K block in `parts` by its eight six-bit scales and
+    offsets, which lie in twelve bytes of `raw`."""
     first, second, third = (np.ascontiguousarray(raw[:, at : at + 4]).view("<u4")[:, 0] for at in (4, 8, 12))
     six = np.empty((len(raw), 2, 2), "<u4")  # four numbers in each: 1.2 times as fast over all as byte by byte
     for place, low, packed in ((0, first, third), (1, second, third >> 4)):
@@ -128,7 +131,7 @@ def _scale_k(raw: Bytes, parts: Floats) -> None:
 
 
 def _q4_k(raw: Bytes, out: Floats) -> None:
-    """Q4_K: 256 integers of four bits; each 32 have a scale and an offset of six bits."""
+    """Unpack Q4_K blocks into `out`: 256 integers of four bits; each 32 have a scale and an offset of six bits."""
     parts, packed = out.reshape(len(raw), 4, 2, 32), raw[:, 16:].reshape(len(raw), 4, 32)
     parts[:, :, 0] = packed & 15
     parts[:, :, 1] = packed >> 4
@@ -136,7 +139,7 @@ def _q4_k(raw: Bytes, out: Floats) -> None:
 
 
 def _q5_k(raw: Bytes, out: Floats) -> None:
-    """Q5_K: 256 integers of five bits; each 32 have a scale and an offset of six bits."""
+    """Unpack Q5_K blocks into `out`: 256 integers of five bits; each 32 have a scale and an offset of six bits."""
     parts = out.reshape(len(raw), 8, 32)
     high = (raw[:, None, 16:48] >> BITS) & 1
     parts[:] = nibbles(raw[:, 48:], 32).reshape(parts.shape) | high << np.uint8(4)
@@ -144,7 +147,7 @@ def _q5_k(raw: Bytes, out: Floats) -> None:
 
 
 def _q6_k(raw: Bytes, out: Floats) -> None:
-    """Q6_K: 256 integers of six bits less 32; each 16 have a scale of eight bits."""
+    """Unpack Q6_K blocks into `out`: 256 integers of six bits less 32; each 16 have a scale of eight bits."""
     count = len(raw)
     low, high = raw[:, :128].reshape(count, 2, 2, 32), raw[:, 128:192].reshape(count, 2, 32)
     six = np.empty((count, 2, 4, 32), np.uint8)
@@ -159,13 +162,13 @@ def _q6_k(raw: Bytes, out: Floats) -> None:
 
 
 def _iq4_nl(raw: Bytes, out: Floats) -> None:
-    """IQ4_NL: 32 numbers of a table of 16 (NONLINEAR), times a scale (float16)."""
+    """Unpack IQ4_NL blocks into `out`: 32 numbers of a table of 16 (NONLINEAR), times a scale (float16)."""
     np.take(NONLINEAR, nibbles(raw[:, 2:], 16), out=out, mode="clip")
     out *= half(raw, 0)
 
 
 def _iq4_xs(raw: Bytes, out: Floats) -> None:
-    """IQ4_XS: 256 numbers of a table of 16 (NONLINEAR); each 32 have a scale of six bits."""
+    """Unpack IQ4_XS blocks into `out`: 256 numbers of a table of 16 (NONLINEAR); each 32 have a scale of six bits."""
     count = len(raw)
     high = np.ascontiguousarray(raw[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16) & 3
     low = (raw[:, 4:8, None] >> PAIR[:, 0] & 15).reshape(count, 8)
@@ -176,13 +179,15 @@ def _iq4_xs(raw: Bytes, out: Floats) -> None:
 
 
 def _mxfp4(raw: Bytes, out: Floats) -> None:
-    """MXFP4: 32 numbers of four bits (E2M1) and the power of two, one byte, that they share."""
+    """Unpack MXFP4 blocks into `out`: 32 numbers of four bits (E2M1) and the power of two, one byte, that they
+    share."""
     np.take(E2M1, nibbles(raw[:, 1:], 16), out=out, mode="clip")
     out *= np.ldexp(np.float32(1), raw[:, :1].astype(np.int32) - 127)
 
 
 class BlockKind(Struct, frozen=True):
-    """A kind of block. weights: numbers in it. bytes: how many it takes. unpack: writes the numbers of some."""
+    """A format of quantised weights. weights: numbers in one block. bytes: its size. unpack: writes the numbers of
+    blocks."""
 
     name: str
     weights: int

@@ -49,8 +49,8 @@ BOOL = 7
 
 
 class GgufTensor(Struct, frozen=True):
-    """Where a tensor lies. shape: the first axis varies slowest, as NumPy has it. start, stop: bytes from the
-    beginning of the file."""
+    """Where a tensor lies in a GGUF file. shape: in NumPy's order, the first axis varies slowest. start, stop: bytes
+    from the beginning of the file."""
 
     name: str
     block: BlockKind
@@ -60,23 +60,24 @@ class GgufTensor(Struct, frozen=True):
 
 
 class GgufHeader(Struct, frozen=True):
-    """What a file holds: metadata by key (arrays of numbers as NumPy arrays, of texts as lists), tensors in file
-    order."""
+    """The header of a GGUF file: metadata by key (arrays of numbers as NumPy arrays, of texts as lists) and tensors in
+    file order."""
 
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """The header of a file. Raises InputError, with the place and both values, for anything the format does not allow,
-    UnsupportedError for a version or a type of tensors that is not implemented."""
+    """The header of a GGUF file. Raises InputError, with the place and both values, for anything the format does not
+    allow, UnsupportedError for a version or a type of tensors that is not implemented."""
     stream, size = open_regular(path, what="a .gguf file", limit=LARGEST_FILE)
     with stream:
         return _Header(stream, size, str(path)).read()
 
 
 class _Header:
-    """Reads a header from its beginning; `at` is the place that the next value has."""
+    """A reader of a GGUF header, value after value from the beginning of the file; `at` is the byte where the next
+    value begins."""
 
     def __init__(self, stream: BinaryIO, size: int, where: str) -> None:
         self.stream, self.size, self.where = stream, size, where
@@ -111,7 +112,8 @@ class _Header:
     def layout(
         self, infos: list[tuple[str, tuple[int, ...], BlockKind, int]], origin: int, alignment: int
     ) -> dict[str, GgufTensor]:
-        """The tensors in file order, none of them over another or beyond the end."""
+        """The tensors by name in file order, from what `tensor_info` gives of each. Raises InputError where one
+        overlaps another, leaves a gap or ends beyond the file. origin: where the data begin."""
         tensors: dict[str, GgufTensor] = {}
         place = origin
         for name, shape, block, offset in sorted(infos, key=lambda info: info[3]):
@@ -139,7 +141,8 @@ class _Header:
         return tensors
 
     def tensor_info(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
-        """A tensor's name, its shape, its blocks, and how many bytes after the first. Raises as `read_gguf`."""
+        """Read one tensor's entry: its name, shape, kind of block, and how many bytes after the beginning of the data
+        it starts. Raises as `read_gguf`."""
         name, axes = self.text(NAME_LIMIT), self.number("<I")
         if not 1 <= axes <= MOST_AXES:
             self.fail(
@@ -169,7 +172,8 @@ class _Header:
         return name, shape, block, offset
 
     def value(self, key: str, kind: int) -> Any:
-        """A value of this type. Arrays within arrays are refused: no file in use has them."""
+        """Read a metadata value of this GGUF type (`kind`): a number, a text, or an array of either. Raises InputError
+        for arrays within arrays."""
         if kind == STRING:
             return self.text(self.size)
         if kind != ARRAY:
@@ -182,7 +186,8 @@ class _Header:
         return self.numbers(key, inner, None)
 
     def numbers(self, key: str, kind: int, count: int | None) -> np.ndarray[Any, Any]:
-        """Numbers of this type; as many as the file says where `count` is None."""
+        """Read `count` numbers of this GGUF type (`kind`); where `count` is None, as many as the number before them
+        says."""
         if kind not in NUMBERS:
             self.fail(message("{key} is of the type {kind}", key=repr(key), kind=kind), message("a type from 0 to 12"))
         dtype = np.dtype(NUMBERS[kind])
@@ -191,7 +196,8 @@ class _Header:
         return values.astype(np.bool_) if kind == BOOL else values
 
     def count(self, what: str, least: int) -> int:
-        """The next number, of things that take at least so many bytes each; raises InputError where they cannot fit."""
+        """Read how many items follow, each of which takes at least `least` bytes; raises InputError where so many
+        cannot fit. what: their name, for the error."""
         count = self.number("<Q")
         if count * least > min(self.size, HEADER_LIMIT) - self.at:
             self.fail(
@@ -204,7 +210,7 @@ class _Header:
         return count
 
     def text(self, most: int) -> str:
-        """The next text, of at most so many bytes."""
+        """Read a text: its length, at most `most` bytes, and its bytes as UTF-8."""
         length = self.number("<Q")
         if length > most or length > self.size - self.at:
             self.fail(
@@ -217,12 +223,12 @@ class _Header:
         return self.take(length).decode("utf-8", "replace")
 
     def number(self, code: str) -> int:
-        """The next number. code: its type, as `struct` writes it."""
+        """Read one number. code: its type in the notation of Python's `struct`."""
         number: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
         return number
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Read the next `count` bytes."""
         stop = self.at + count
         if stop > min(self.size, HEADER_LIMIT):
             self.fail(
@@ -238,12 +244,12 @@ class _Header:
         return raw
 
     def fail(self, what: str, expected: str) -> NoReturn:
-        """Raise InputError about the file: what is wrong with it, and what was expected."""
+        """Raise InputError about the file. what: what is wrong with it; expected: what would be right."""
         raise InputError(what, where=self.where, expected=expected)
 
 
 class Metadata:
-    """The metadata of a model, read by kind; notes which keys were read.
+    """The metadata of a GGUF file, with a getter for each type of value; records which keys were read.
 
     architecture: what stands before the keys of the model itself. tensors: the names of those in the file, where they
     are known.
@@ -256,8 +262,8 @@ class Metadata:
         self.architecture = self.text("general.architecture")
 
     def own(self, key: str) -> Any:
-        """The value of a key of the model itself; None where there is none. Raises InputError for a list where no file
-        has one."""
+        """The value of a key that begins with the architecture, such as `llama.KEY`; None where there is none. Raises
+        InputError for a list where one value is expected."""
         value = self.get(f"{self.architecture}.{key}")
         if isinstance(value, np.ndarray | list) and key not in BY_LAYER:
             raise InputError(
@@ -270,7 +276,7 @@ class Metadata:
         return value
 
     def layers(self) -> int:
-        """How many layers the model says that it has, as far as a model may have so many."""
+        """How many layers the metadata states, at most `MOST_LAYERS`; 0 where they state no number."""
         stated = self.own("block_count")
         return min(stated, MOST_LAYERS) if isinstance(stated, int) else 0
 
@@ -280,25 +286,26 @@ class Metadata:
         return self.values.get(key)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text. Raises InputError where there is none and no default."""
+        """The text under a key, or the default. Raises InputError where there is neither."""
         return self._of_kind(key, str, message("a text"), default)
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts, empty where there is none."""
+        """The list of texts under a key, empty where there is none."""
         return self._of_kind(key, list, message("a list of texts"), [])
 
     def flag(self, key: str) -> bool | None:
-        """True or false, None where the file does not say."""
+        """The boolean under a key, None where there is none."""
         value = self.get(key)
         return value if isinstance(value, bool) else None
 
     def numbers(self, key: str) -> list[float]:
-        """A list of numbers, empty where there is none."""
+        """The list of numbers under a key, empty where there is none."""
         value = self.get(key)
         return value.tolist() if isinstance(value, np.ndarray) else []
 
     def _of_kind(self, key: str, kind: Callable[..., Any], what: str, default: Any) -> Any:
-        """The value of a key, or the default. Raises InputError for one of another type. what: what was expected."""
+        """The value of a key, or the default where there is none. Raises InputError for one of another type than
+        `kind`. what: what was expected, for the error."""
         value = self.get(key)
         value = default if value is None else value
         if not isinstance(value, kind):  # type: ignore[arg-type]

@@ -33,7 +33,8 @@ _BEFORE = r"[^\r\n\p{L}\p{N}]?"
 
 
 def _without_letters(digits: str, slash: str = "") -> str:
-    """The end of a pattern: how digits, signs and blanks are cut. slash: what line ends may stand with."""
+    """The end, shared by several patterns of pre-tokenizers, that cuts digits, punctuation and blanks. digits: the
+    pattern for digits; slash: more characters that line ends may stand with."""
     return _END.replace("{digits}", digits).replace("{slash}", slash)
 
 
@@ -151,7 +152,8 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
 
 
 def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """GPT-2's scheme: bytes in an alphabet of printable characters, joined in the order of the merges."""
+    """A tokenizer by GPT-2's byte-pair scheme: bytes in an alphabet of printable characters, joined in the order of the
+    file's merges."""
     pattern_name = metadata.text("tokenizer.ggml.pre", "gpt-2")
     if pattern_name not in PATTERNS:
         raise UnsupportedError(
@@ -177,7 +179,8 @@ def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int],
 
 
 def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
-    """What cuts a text into pieces by these patterns, spelled in the alphabet of bytes."""
+    """The pre-tokenizer that cuts a text into pieces by these patterns and then spells each in the alphabet of
+    bytes."""
     before, after = (
         [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in part]
         for part in (patterns, AFTER_BYTES.get(patterns, ()))
@@ -187,7 +190,7 @@ def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
 
 
 def _token_scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]:
-    """A score for each token. Raises InputError where there are not as many."""
+    """A score for each token, from the file. Raises InputError where there is not one for each."""
     scores = metadata.numbers("tokenizer.ggml.scores")
     if len(scores) != len(tokens):
         raise InputError(
@@ -201,7 +204,8 @@ def _token_scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[
 
 
 def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """SentencePiece's byte-pair scheme: of all pairs that make a piece, the one with the highest score is first."""
+    """A tokenizer by SentencePiece's byte-pair scheme: of all neighbours that together make a piece, those whose piece
+    has the highest score are joined first."""
     scores = _token_scores(metadata, tokens, name)
     ids = {token: place for place, token in enumerate(tokens)}
     pieces = {token for token, kind in zip(tokens, types, strict=True) if kind in (NORMAL, USER_DEFINED, UNUSED)}
@@ -218,13 +222,15 @@ def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
 
 
 def _piece_decoder(begins: bool) -> decoders.Sequence:
-    """Pieces as a text. begins: whether a blank was put before it."""
+    """The decoder that joins pieces to a text. begins: whether a blank was put before the text, which is taken off
+    again."""
     strip = [decoders.Strip(" ", 1, 0)] if begins else []
     return decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
 
 
 def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """SentencePiece's unigram scheme: of all ways to cut a text, the one whose scores have the highest sum.
+    """A tokenizer by SentencePiece's unigram scheme: of all ways to cut a text, the one whose scores have the highest
+    sum.
 
     Source: Kudo, Subword regularization, 2018.
     """
@@ -263,7 +269,7 @@ LONGEST_PIECE = 256
 
 
 def _splits(pieces: set[str]) -> Iterator[tuple[str, str]]:
-    """Every way to put a piece together out of two others."""
+    """Every two pieces of the vocabulary that together spell a third, as (left, right)."""
     for piece in pieces:
         if len(piece) <= LONGEST_PIECE:
             for place in range(1, len(piece)):
@@ -272,7 +278,8 @@ def _splits(pieces: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _word_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """BERT's scheme. The file marks the beginnings of words where BERT's vocabulary marks what goes on."""
+    """A tokenizer by BERT's WordPiece scheme. The file marks the beginnings of words where BERT's vocabulary marks what
+    continues one."""
     vocabulary = {_bert_spelling(token): place for place, token in enumerate(tokens)}
     unknown = metadata.get("tokenizer.ggml.unknown_token_id")
     unknown_token = tokens[unknown] if isinstance(unknown, int) and 0 <= unknown < len(tokens) else "[UNK]"
@@ -286,14 +293,14 @@ def _word_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int]
 
 
 def _bert_spelling(token: str) -> str:
-    """A token as BERT's vocabulary spells it: `##` before what goes on with a word."""
+    """A token of the file as BERT's vocabulary spells it: `##` before what continues a word."""
     if token.startswith(SPACE):
         return token[1:]
     return token if token.startswith("[") and token.endswith("]") else f"##{token}"
 
 
 def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
-    """Tell the tokens that are taken out of a text before anything else: control tokens, and those of the user."""
+    """Add to the tokenizer the control tokens and the user's own, which are taken out of a text before it is cut."""
     added = [
         AddedToken(token, special=kind == CONTROL, normalized=False)
         for token, kind in zip(tokens, types, strict=True)
@@ -304,7 +311,7 @@ def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequenc
 
 
 def _add_template(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
-    """Put the tokens at a text's beginning and end that the file asks for."""
+    """Have the tokenizer put special tokens at the beginning and the end of a text, as the file asks for."""
     begin, end = metadata.flag("tokenizer.ggml.add_bos_token"), metadata.flag("tokenizer.ggml.add_eos_token")
     if begin is None:
         begin = kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
@@ -313,7 +320,8 @@ def _add_template(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence
     specials: dict[str, int] = {}
 
     def token_of(keys: tuple[str, ...]) -> str | None:
-        """The token that the first of these keys names which the file has. Raises InputError for an id without one."""
+        """The token whose id stands under the first of these keys that the file has; None where it has none of them.
+        Raises InputError for an id out of range."""
         for key in keys if kind == "bert" else keys[-1:]:
             number: Any = metadata.get(f"tokenizer.ggml.{key}")
             if number is None:

@@ -43,7 +43,8 @@ MOST_REMEMBERED = 200
 
 
 def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapping[str, str], hint: str) -> None:
-    """Check files of a folder. expected: sha256 in hexadecimal by file name. hint: what to try where one differs.
+    """Raise InputError where a file of a folder has another sha256 than expected. expected: sha256 in hexadecimal by
+    file name. hint: what to try then.
 
     A file that was found good before, and has kept its place, size and times, is not read again; that is remembered
     in the user's cache folder, or not at all where that cannot be written. Raises InputError for a file that is
@@ -78,12 +79,13 @@ def digest(path: Path) -> str:
 
 
 def own_cache_folder(variables: Mapping[str, str]) -> Path:
-    """Where `attn` may keep what it can find out again: XDG_CACHE_HOME/attn or ~/.cache/attn."""
+    """The folder of `attn`'s own cache, for what can be computed again: XDG_CACHE_HOME/attn or ~/.cache/attn."""
     return Path(variables.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attn"  # noqa: PTH111 - never raises
 
 
 def _file_stamp(path: Path) -> list[int] | None:
-    """What changes when a file does. The time of change (ctime) cannot be set back by whoever writes the file."""
+    """Numbers that differ once a file has changed: size, times, inode and device; None where there is no file. The time
+    of change (ctime) cannot be set back by whoever writes the file."""
     try:
         status = path.stat()
     except OSError:
@@ -92,7 +94,8 @@ def _file_stamp(path: Path) -> list[int] | None:
 
 
 def _read_verified(memory: Path) -> dict[str, object]:
-    """Which files were found good, from the file that remembers it; {} where it cannot be read."""
+    """The record of files whose digests were checked before, from the cache file `memory`; {} where it cannot be
+    read."""
     try:
         return read_object(memory, what="a list of files")
     except AttnError:  # there is none yet, or it is not worth keeping
@@ -100,7 +103,8 @@ def _read_verified(memory: Path) -> dict[str, object]:
 
 
 def _write_verified(memory: Path, entries: Mapping[str, object]) -> None:
-    """Write which files were found good, where that can be written."""
+    """Write the record of files whose digests were checked to the cache file `memory`; nothing where that cannot be
+    written."""
     with suppress(OSError, AttnError):
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with atomic_writer(memory, alone=True) as stream:
@@ -114,7 +118,8 @@ Watch = Callable[[str, float], None]
 
 
 def bar_class(watch: Watch, file: str) -> type:
-    """A class that the library takes in place of its bars: it draws nothing and tells `watch`."""
+    """A class in place of the progress bars of the hub's library: it draws nothing and tells `watch` the share of
+    `file` that is here."""
     from tqdm import tqdm
 
     class ProgressBar(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
@@ -141,7 +146,7 @@ def bar_class(watch: Watch, file: str) -> type:
 
 
 class Parts(Enum):
-    """Which files are wanted of a model."""
+    """How much of a model is to be fetched: all files, headers without weights, or the tokenizer alone."""
 
     WHOLE = auto()
     HEADERS = auto()  # what says what it is: no weights, but how many and of which types
@@ -149,7 +154,7 @@ class Parts(Enum):
 
 
 class Fetch(Struct, frozen=True):
-    """What is wanted of a model, and who is asked and told on the way.
+    """What to fetch of a model, and the callbacks that are told of it or may refuse it.
 
     note: told what is being fetched; None for silence, of progress bars too. accept: handed the folder once its
     config.json is there and before anything large is fetched, to raise for a model that is of no use. watch: told how
@@ -207,7 +212,7 @@ class HubId(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One version of a model in the cache. missing: names of needed files that are not there."""
+    """One version (commit) of a model in the local cache. missing: names of needed files that are not there."""
 
     name: str
     commit: str
@@ -261,7 +266,8 @@ def all_cached(cache: Path) -> Iterator[Snapshot]:
 
 
 def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
-    """The names of the files that a version of a model needs and that its folder does not hold."""
+    """The names of the files that a version of a model needs and its folder lacks. repository: the model's folder in
+    the cache."""
     if not (folder / "config.json").exists():
         yield "config.json"
     try:
@@ -273,7 +279,8 @@ def _missing_files(repository: Path, folder: Path) -> Iterator[str]:
 
 
 def _weight_files(folder: Path) -> list[str]:
-    """The names of the weight files that a model needs, safetensors before what torch pickled."""
+    """The names of the weight files that a model needs: safetensors, else torch's pickled ones; the usual safetensors
+    name where the folder has neither."""
     for single, index, ending in WEIGHT_FILES:
         if (folder / single).exists():
             return [single]
@@ -293,7 +300,8 @@ MOST_NAMES = 6
 
 
 def gguf_file(place: Path) -> Path | None:
-    """The GGUF file that a place stands for: itself, or the one of a folder that holds no other weights.
+    """The GGUF file at a path: the path itself, or the only model in a folder without other weights; None where it is
+    neither.
 
     Raises InputError for a folder with several models.
     """
@@ -305,7 +313,7 @@ def gguf_file(place: Path) -> Path | None:
 
 
 def chosen_file(folder: Path, quantization: str = "") -> Path | None:
-    """The one model among a folder's GGUF files, of a split one the first; None without any.
+    """The GGUF file to read in a folder: its only model, of a split one the first part; None without any.
 
     quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several remain, or none
     has that in its name.
@@ -358,7 +366,8 @@ def _cached_gguf(name: str, variables: Mapping[str, str]) -> ModelLocation | Non
 
 
 class ModelLocation(Struct, frozen=True):
-    """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found.
+    """Where the files of a model are. name: what the user wrote. revision: the commit, None for a folder. source: how
+    it was found.
 
     tensors: where they would lie, for weights that were not wanted and are not there; None for weights that are.
     """
@@ -371,7 +380,7 @@ class ModelLocation(Struct, frozen=True):
 
 
 def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
-    """Where a model is: in a folder, in the local cache, or in the cache once it has been fetched from the hub.
+    """Find a model by name: in a folder, in the local cache, or by fetching it from the hub into the cache.
 
     name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of a GGUF file in the
     local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is in the
@@ -425,7 +434,7 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
 
 
 def is_offline(variables: Mapping[str, str]) -> bool:
-    """Whether the person forbids using the network, as the hub's own library reads it."""
+    """Whether the environment forbids using the network, by the variables of the hub's own library."""
     setting = variables.get("HF_HUB_OFFLINE") or variables.get("TRANSFORMERS_OFFLINE") or ""
     return setting.upper() in ("1", "ON", "YES", "TRUE")
 
@@ -444,7 +453,8 @@ T = TypeVar("T")
 
 
 class Remote:
-    """One model on the hub. hub_id: which. endpoint: the hub's address. watch: told how much of a file is there.
+    """One model on the hub, which files can be fetched from. hub_id: which. endpoint: the hub's address. watch: told
+    how much of a file is there.
 
     Every method raises InputError where the hub cannot be reached, has no such model or revision, or wants a token.
     """
@@ -456,7 +466,8 @@ class Remote:
         self._token = variables.get("HF_TOKEN") or None
 
     def probe(self, name: str) -> None:
-        """Ask for a file once, without the retries of a download: a person offline should not wait for them."""
+        """Ask the hub once whether it has a file, without retries, so that somebody offline does not wait; raises
+        InputError where nothing answers."""
         import huggingface_hub
 
         url, metadata = self._url(name, self.hub_id.revision), huggingface_hub.get_hf_file_metadata
@@ -504,14 +515,14 @@ class Remote:
         return response.content, int(sent_range[1])
 
     def _url(self, name: str, revision: str) -> str:
-        """The address of a file on the hub."""
+        """The address (URL) of a file on the hub at this revision."""
         import huggingface_hub
 
         return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
 
     def _ask(self, request: Callable[[], T], network_error: AttnError) -> T | None:
-        """What the hub answers to a request, None where it has no such file. network_error: raised where the network
-        fails."""
+        """The result of a request to the hub, None where it has no such file. network_error: the error to raise where
+        the network fails."""
         from huggingface_hub import errors
 
         try:
@@ -524,7 +535,7 @@ class Remote:
             raise self._translate_error(error, errors, network_error) from error
 
     def _translate_error(self, error: Exception, errors: Any, network_error: AttnError) -> AttnError:
-        """What to raise for an error of the hub's library. errors: its module of them."""
+        """The error to raise in place of one of the hub's library. errors: that library's module of errors."""
         hub_id, endpoint = self.hub_id, self.endpoint
         match error:
             case AttnError():
@@ -560,13 +571,13 @@ class Remote:
                 return InputError("fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error)
 
     def _unreachable(self) -> InputError:
-        """The error where nothing answers at the hub's address."""
+        """The error, returned and not raised, that nothing answers at the hub's address."""
         what = message("{hub_id} is not in the local cache, and the hub cannot be reached", hub_id=self.hub_id)
         expected = message("a network, a model in the cache, or a folder that exists")
         return InputError(what, where=self.endpoint, expected=expected, hint="attn models list, or --model FOLDER")
 
     def _broken_off(self, name: str) -> InputError:
-        """The error where a file comes in part."""
+        """The error, returned and not raised, that only part of a file arrived."""
         what = message("the connection broke off while {name} of {hub_id} was fetched", name=name, hub_id=self.hub_id)
         return InputError(what, where=self.endpoint, hint="the same command again; files that are complete are kept")
 
@@ -641,14 +652,15 @@ def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, 
         raise _no_safetensors(hub, expected, f"attn run --model {hub.hub_id}")
 
     def header(path: Path) -> SafetensorsHeader | None:
-        """The header of a weight file: from disk where it is there, else the first bytes of it from the hub."""
+        """The header of a weight file: from disk where it is there, else its first bytes from the hub; None where the
+        hub has none of that name."""
         return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
 
     return find_tensors(folder.resolve(), header)
 
 
 def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
-    """The error about a model whose weights cannot be read. expected: what could."""
+    """The error, returned and not raised, that a model has no weights that can be read. expected: which could."""
     return UnsupportedError(
         "{hub_id} has no {single}", where=hub.endpoint, expected=expected, hint=hint, hub_id=hub.hub_id, single=SINGLE
     )
@@ -656,7 +668,7 @@ def _no_safetensors(hub: Remote, expected: str, hint: str) -> UnsupportedError:
 
 @contextmanager
 def _silent_library(*, bars: bool) -> Iterator[None]:
-    """Silence of the hub's library, except for its progress bars; what it would say is said by our errors."""
+    """A context manager that keeps the hub's library silent, except for its progress bars where `bars` is true."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from huggingface_hub.utils.logging import set_verbosity_error
 

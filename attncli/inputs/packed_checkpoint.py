@@ -35,7 +35,7 @@ Parts = Mapping[str, str]
 
 
 def open_packed(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo] | None) -> DerivedCheckpoint:
-    """The checkpoint of a folder whose config speaks of weights in few bits.
+    """The checkpoint of a folder with quantised weights, whose matrices are computed as floats when they are read.
 
     Raises UnsupportedError for a scheme that is not read, InputError for parts that are missing or contradict one
     another.
@@ -58,14 +58,15 @@ def check_method(config: Mapping[str, Any], where: str) -> None:
 
 
 def _packing_method(config: Mapping[str, Any]) -> str:
-    """The scheme that a config names; "none" where it names none."""
+    """The quantisation scheme that a config.json names, such as "gptq"; "none" where it names none."""
     settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
     usual = "none" if config.get(MLX) is None else "mlx"
     return str(settings.get("quant_method", usual)) if isinstance(settings, dict) else usual
 
 
 class _PackedMatrices:
-    """Finds which tensors of a folder make a matrix together, by one method for each scheme."""
+    """Finds which stored tensors make a quantised matrix together and makes a recipe for it, by one method for each
+    scheme."""
 
     def __init__(self, raw: Checkpoint) -> None:
         self.raw = raw
@@ -112,7 +113,8 @@ class _PackedMatrices:
         return DerivedCheckpoint(self.raw.folder, config, self.tensors, self.recipes, kinds_by_size(self.sizes))
 
     def add_matrix(self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]) -> None:
-        """Note a matrix that is computed. parts: the stored tensors that it is made of, the largest first."""
+        """Add a matrix that is computed by a recipe. parts: names of the stored tensors that it is made of, the largest
+        first."""
         info = self.raw.info(parts[0])
         self.used_names.update(parts)
         self.tensors[name] = TensorInfo("float32", shape, info.file, info.start, info.stop, scheme)
@@ -124,7 +126,7 @@ class _PackedMatrices:
         return self.raw.info(name).shape
 
     def check_shape(self, name: str, expected: tuple[int, ...], *others: tuple[int, ...]) -> None:
-        """Raise InputError for a part of another shape than those that its matrix allows."""
+        """Raise InputError where a stored tensor has another shape than `expected` or one of `others`."""
         shape = self.shape(name)
         if shape not in (expected, *others):
             raise InputError(
@@ -136,7 +138,8 @@ class _PackedMatrices:
             )
 
     def stored_parts(self, module: str, parts: Parts, *names: str) -> list[str]:
-        """The stored tensors of a module by these parts of names. Raises InputError for one that is missing."""
+        """The names of a module's stored tensors with these ends (such as "weight_scale"), in that order. Raises
+        InputError for one that is missing. parts: names by end."""
         for name in names:
             if name not in parts:
                 what = message("the weights of {module} lack {part}", module=repr(module), part=repr(name))
@@ -144,20 +147,22 @@ class _PackedMatrices:
         return [parts[name] for name in names]
 
     def bits(self, *keys: str) -> int:
-        """How many bits a number has. Raises UnsupportedError where they fill no word evenly."""
+        """How many bits a number has, by the first of these settings that the config has. Raises UnsupportedError where
+        they do not fill a word evenly."""
         value = next((self.settings[key] for key in keys if key in self.settings), None)
         if value not in WORD_BITS:
             raise self._setting_error(keys[0], value, listing(map(str, WORD_BITS)))
         return int(value)
 
     def _setting_error(self, key: str, value: object, expected: str) -> UnsupportedError:
-        """The error about a setting in config.json whose value is not supported."""
+        """The error, returned and not raised, about a setting in config.json whose value is not supported."""
         return UnsupportedError(
             "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=repr(value)[:80]
         )
 
     def group_size(self, count: int, of: int, name: str) -> int:
-        """How many numbers share a scale. Raises InputError where the rows cannot be divided so."""
+        """How many numbers of a row of length `of` share each of `count` scales. Raises InputError where they do not
+        divide it evenly."""
         if not count or of % count:
             raise InputError(
                 "tensor {name} has {count} scales for rows of {length}",
@@ -170,7 +175,8 @@ class _PackedMatrices:
         return of // count
 
     def byte_weights(self, module: str, parts: Parts) -> None:
-        """Numbers of eight bits with a scale for all, for a row, or for a block."""
+        """Add a module's matrix of eight-bit numbers with a scale for all, for a row, or for a block, where its tensors
+        make one."""
         scale = next((parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None)
         if scale is None or "weight" not in parts or len(self.shape(parts["weight"])) != 2:
             return
@@ -193,7 +199,8 @@ class _PackedMatrices:
         )
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
-        """Rows and columns of a block: what the config says, else what divides the matrix evenly."""
+        """How many rows and columns share a scale: what the config says, else what divides the matrix evenly. scales,
+        shape: the shapes of the scales and the matrix."""
         stated = self.settings.get("weight_block_size")
         block = tuple(stated) if isinstance(stated, list) and len(stated) == 2 else None
         if scales in ((shape[0], 1), (1, 1)):
@@ -204,7 +211,8 @@ class _PackedMatrices:
         return block
 
     def compressed_tensors(self, module: str, parts: Parts) -> None:
-        """compressed-tensors: whole bytes, or integers of few bits in words along the row.
+        """Add a module's matrix in the format of compressed-tensors: whole bytes, or integers of few bits in words
+        along the row.
 
         Raises UnsupportedError for words of a type or size that the scheme does not have.
         """
@@ -238,7 +246,7 @@ class _PackedMatrices:
         self.add_matrix(f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra])
 
     def mlx(self, module: str, parts: Parts) -> None:
-        """MLX: words along the row, a scale and an offset for each group."""
+        """Add a module's matrix in MLX's format: words along the row, a scale and an offset for each group."""
         if "scales" not in parts:
             return
         weight, scale, bias = self.stored_parts(module, parts, "weight", "scales", "biases")
@@ -255,7 +263,8 @@ class _PackedMatrices:
         self.add_matrix(f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias])
 
     def gptq(self, module: str, parts: Parts) -> None:
-        """GPTQ: words down the columns of [in, out], each row of which has a group."""
+        """Add a module's matrix in GPTQ's format: words down the columns of [in, out], each row of which has a
+        group."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
@@ -275,7 +284,8 @@ class _PackedMatrices:
         self.add_matrix(f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used)
 
     def awq(self, module: str, parts: Parts) -> None:
-        """AWQ: words along the rows of [in, out], their numbers in an order of their own."""
+        """Add a module's matrix in AWQ's format: words along the rows of [in, out], their numbers in an order of their
+        own."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
@@ -289,7 +299,8 @@ class _PackedMatrices:
         self.add_matrix(f"{module}.weight", (words * 8, rows), "AWQ 4-bit", recipe, [weight, zeros, scale])
 
     def bitsandbytes(self, module: str, parts: Parts) -> None:
-        """bitsandbytes: bytes with a scale for each row, or pairs of codes with a scale for each block."""
+        """Add a module's matrix in the format of bitsandbytes: bytes with a scale for each row, or pairs of codes with
+        a scale for each block."""
         if "SCB" in parts:
             weight, scale = self.stored_parts(module, parts, "weight", "SCB")
             rows, _ = shape = self.shape(weight)
@@ -321,7 +332,8 @@ class _PackedMatrices:
         self.add_matrix(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
 
     def _quantization_state(self, name: str) -> Mapping[str, Any]:
-        """What stands beside a matrix of codes: shape, block sizes, offset."""
+        """What bitsandbytes' JSON beside a matrix of codes says: its shape, block sizes and offset. Raises
+        InputError."""
         try:
             state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
             sizes = [state["blocksize"], *state["shape"], state.get("nested_blocksize", 1)]
@@ -338,7 +350,8 @@ class _PackedMatrices:
         )
 
     def mxfp4(self, module: str, parts: Parts) -> None:
-        """MXFP4: experts as pairs of codes with a power of two for each 32, stored [out, in], used [in, out]."""
+        """Add a module's MXFP4 experts: pairs of codes with a power of two for each 32, stored [out, in], used as [in,
+        out]."""
         for part in parts:
             if not part.endswith("_blocks"):
                 continue
@@ -354,7 +367,7 @@ class _PackedMatrices:
 
 
 def raw_numbers(array: Array, dtype: str) -> Array:
-    """Stored numbers as float32; those of eight bits by the library that knows them."""
+    """Stored numbers as float32, types of eight bits (float8) included."""
     if dtype.startswith("float8"):
         import ml_dtypes
 
@@ -370,7 +383,8 @@ def word_numbers(words: Array, bits: int) -> Array:
 
 
 class ScaledRows:
-    """A recipe: stored numbers times the scale of their block. factor: what all are multiplied by besides."""
+    """A recipe (it computes a matrix when it is read): stored numbers times the scale of their block. factor: what all
+    are multiplied by besides."""
 
     def __init__(
         self, raw: Checkpoint, weight: str, scale: str, zero: str | None, block: tuple[int, int], factor: float = 1.0
@@ -379,7 +393,7 @@ class ScaledRows:
         self.unit = 1
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
+        """The rows start..stop-1 of the matrix, float [row, column]."""
         weight, scale, zero = self._names
         info = self._raw.info(weight)
         numbers = raw_numbers(self._raw.read_rows(weight, range(start, stop)), info.dtype)
@@ -390,14 +404,16 @@ class ScaledRows:
         return numbers
 
     def _for_rows(self, scales: Array, shape: tuple[int, ...], start: int, stop: int) -> Array:
-        """The scale of each number in the rows start..stop-1 of a matrix of this shape, from one for each block."""
+        """The scale of each number in the rows start..stop-1 of a matrix of this shape, [row, column], from one scale
+        for each block."""
         rows = -(-shape[0] // self._block[0])
         by_block = scales.reshape(rows, -1)[np.arange(start, stop) // self._block[0]]
         return np.repeat(by_block, self._block[1], axis=1)[:, : shape[1]]
 
 
 class PackedRows:
-    """A recipe: integers in words along the row, with a scale, and a zero point or an offset, for each group."""
+    """A recipe (it computes a matrix when it is read): integers of few bits packed in words along the row, with a
+    scale, and a zero point or an offset, for each group of columns."""
 
     def __init__(
         self,
@@ -416,7 +432,7 @@ class PackedRows:
         self.unit = 1
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
+        """The rows start..stop-1 of the matrix, float [row, column]."""
         rows, half = range(start, stop), 2 ** (self._bits - 1)
         words = self._raw.read_rows(self._weight, rows)
         numbers = word_numbers(words, self._bits)[:, : self._shape[1]].astype(np.float32)
@@ -436,8 +452,9 @@ class PackedRows:
 
 
 class GptqMatrix:
-    """A recipe: GPTQ's matrix. names: of words, zero points, scales, and the group of each row. group: rows that share
-    one, where the order does not say. more: what stored zero points are short of."""
+    """A recipe (it computes a matrix when it is read): one in GPTQ's format. names: its stored tensors, of words, zero
+    points, scales, and the group of each input. group: how many inputs in a row share a scale, where no tensor says.
+    more: what is added to stored zero points."""
 
     unit = 0
 
@@ -447,7 +464,8 @@ class GptqMatrix:
         self._raw, self._names, self._bits, self._group, self._more = raw, names, bits, group, more
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix. Raises InputError for a group that has no scales."""
+        """The whole matrix, float [out, in]; start and stop are not used. Raises InputError for a group that has no
+        scales."""
         weight, zero, scale, order = self._names
         numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(np.float32)
         scales = self._raw.read(scale, "float32").T
@@ -464,7 +482,8 @@ class GptqMatrix:
 
 
 class AwqMatrix:
-    """A recipe: AWQ's matrix. names: of words, zero points, scales. group: rows that share them."""
+    """A recipe (it computes a matrix when it is read): one in AWQ's format. names: its stored tensors, of words, zero
+    points, scales. group: how many inputs in a row share a scale."""
 
     unit = 0
 
@@ -472,7 +491,7 @@ class AwqMatrix:
         self._raw, self._names, self._group = raw, names, group
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
+        """The whole matrix, float [out, in]; start and stop are not used."""
         numbers, zeros = (self._in_order(self._raw.read(name)) for name in self._names[:2])
         scales = self._raw.read(self._names[2], "float32")
         group_of = np.arange(numbers.shape[0]) // self._group
@@ -481,7 +500,7 @@ class AwqMatrix:
 
     @staticmethod
     def _in_order(words: Array) -> Array:
-        """The 4-bit numbers of packed words, [row, column], in the order of the matrix's columns."""
+        """The 4-bit numbers of packed words [row, word] as floats [row, column], put into the order of the columns."""
         packed = word_numbers(words, 4).reshape(*words.shape, 8)
         numbers = np.empty(packed.shape, np.float32)
         numbers[..., AWQ_ORDER] = packed
@@ -489,7 +508,8 @@ class AwqMatrix:
 
 
 class CodedMatrix:
-    """A recipe: codes of four bits, the higher half of a byte first: a number of a table times its block's scale."""
+    """A recipe (it computes a matrix when it is read): each code of four bits, the higher half of a byte first, is a
+    number of a table times its block's scale."""
 
     unit = 0
 
@@ -497,7 +517,7 @@ class CodedMatrix:
         self._raw, self._weight, self._stored, self._state, self._count = raw, weight, stored, state, count
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
+        """The whole matrix, float [row, column]; start and stop are not used."""
         codes = self._raw.read(self._weight).reshape(-1)
         pairs = np.stack((codes >> 4, codes & 15), axis=1).reshape(-1)[: self._count]
         numbers = self._raw.read(self._stored[1], "float32")[pairs]
@@ -511,7 +531,8 @@ class CodedMatrix:
 
 
 class MxExperts:
-    """A recipe: experts of MXFP4, one at a time, as [in, out]."""
+    """A recipe (it computes a tensor when it is read): the matrices of a layer's experts in MXFP4, [expert, in,
+    out]."""
 
     unit = 1
 
@@ -519,7 +540,7 @@ class MxExperts:
         self._raw, self._blocks, self._scale = raw, blocks, scale
 
     def rows(self, start: int, stop: int) -> Array:
-        """The rows start..stop-1 of the matrix, as `Recipe` has them."""
+        """The experts start..stop-1, float [expert, in, out]."""
         experts = range(start, stop)
         codes = self._raw.read_rows(self._blocks, experts)
         numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1)

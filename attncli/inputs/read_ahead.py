@@ -31,7 +31,7 @@ WORTH_A_PLAN = 64 * 2**20
 
 
 class Stretch(Struct, frozen=True, eq=False):
-    """The bytes start..stop-1 of a file, all of one tensor. row: bytes of one of its rows."""
+    """A range of bytes, start..stop-1 of a file, all of one tensor. row: the size of one of its rows in bytes."""
 
     file: PositionedFile
     tensor: str
@@ -41,13 +41,14 @@ class Stretch(Struct, frozen=True, eq=False):
 
     @property
     def step(self) -> int:
-        """Bytes of a piece: whole rows, as many as are no more than `PIECE`, or `PIECE` where one row is more."""
+        """How many bytes a piece has: as many whole rows as fit in `PIECE`, or `PIECE` where one row is larger."""
         rows = PIECE // self.row
         return (rows - rows % TOGETHER if rows >= TOGETHER else rows) * self.row or PIECE
 
 
 class PieceSource(Protocol):
-    """Pieces of a matrix for several threads, as `Pieces` gives them. count: how many there are."""
+    """What several threads iterate over together to get a matrix in pieces, each as (first byte, bytes). count: how
+    many there are."""
 
     count: int
 
@@ -55,7 +56,8 @@ class PieceSource(Protocol):
 
 
 class Pieces:
-    """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
+    """A range of bytes in pieces that several threads iterate over together: each piece goes to one thread, as (first
+    byte, bytes).
 
     free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each that is taken.
     Iterating gives (first byte, piece), which is valid until the thread asks for its next one; it raises as
@@ -90,8 +92,8 @@ class Pieces:
 
 
 class ReadAhead:
-    """Bytes of several stretches, in their order. A thread fetches from the disk those that are not in the system's
-    memory yet, at most 128 MiB before they are taken."""
+    """Reads ranges of bytes in a fixed order. A thread brings them from the disk into the system's memory, at most 128
+    MiB before they are taken."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._stretches = [stretch for stretch in stretches if stretch.stop > stretch.start]
@@ -104,16 +106,16 @@ class ReadAhead:
         self._thread.start()
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
-        """Whether the next bytes in line are just these."""
+        """Whether the next range in the order is exactly these bytes of this tensor."""
         following = self._stretches[0] if self._stretches else None
         return following is not None and (following.tensor, following.start, following.stop) == (tensor, start, stop)
 
     def pieces(self) -> Pieces:
-        """The pieces of the next stretch."""
+        """The pieces of the next range, which counts as taken."""
         return Pieces(self._stretches.pop(0), self._free, self._note_taken)
 
     def close(self) -> None:
-        """Stop reading and wait for the thread."""
+        """Stop reading and wait for the thread to end."""
         with self._change:
             self._is_stopped = True
             self._change.notify()
@@ -121,14 +123,15 @@ class ReadAhead:
         self._thread.join()
 
     def _note_taken(self, count: int) -> None:
-        """Note that so many bytes are taken, so that more are fetched."""
+        """Record that `count` bytes more were taken, so that the thread reads further."""
         self._taken_bytes += count
         if self._taken_bytes + AHEAD // 2 > self._reached_bytes:
             with self._change:
                 self._change.notify()
 
     def _fetch(self, stretches: Sequence[Stretch]) -> None:
-        """Fetch the bytes of the stretches from the disk, as far ahead as `AHEAD`."""
+        """The thread's work: read the ranges from the disk one after the other, at most `AHEAD` bytes before they are
+        taken."""
         away = np.empty(0, np.uint8)
         for stretch in stretches:
             for start in range(stretch.start, stretch.stop, PIECE):
@@ -155,14 +158,15 @@ little."""
 
 
 class StoredMatrix(Struct, frozen=True, eq=False):
-    """How a weight W, [out, in], lies in a file. in_out: whether as [in, out], which `shape` then is."""
+    """The stored layout of a weight W, [out, in]. in_out: whether the file and `shape` have it as [in, out]."""
 
     dtype: np.dtype[Any]
     shape: Sequence[int]
     in_out: bool = False
 
     def worth_pieces(self, x: AnyArray, backend: Backend) -> bool:
-        """Whether x, [row, in], is rows of floats that the matrix can be multiplied with piece by piece."""
+        """Whether x, [row, in], can be multiplied with the stored matrix piece by piece, as floats of the backend's
+        type on the CPU."""
         shape = self.shape
         if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not self.in_out] or len(x) < 2:
             return False
@@ -196,7 +200,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     def _by_library(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
-        """`multiply_pieces` by a library that widens and adds the bias as part of its product."""
+        """`multiply_pieces` by the backend's own product, which converts each piece and adds the bias."""
         result = backend.full((len(x), self.shape[0]), 0, backend.dtype)
         finite: list[bool] = []
 
@@ -217,7 +221,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         return result, all(finite)
 
     def _by_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
-        """`multiply_pieces` a tile at a time, without a bias."""
+        """x·Wᵀ, [row, out], without a bias, computed tile by tile in NumPy; and whether every number of W is finite."""
         rows, width = self.shape
         result = np.empty((len(x), rows), x.dtype)
         finite: list[bool] = []
@@ -244,8 +248,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         return result, all(finite)
 
     def _by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
-        """`_by_tiles` for a matrix stored as [in, out]: each piece gives every sum a part, and the parts are added in
-        the order of the file, whichever thread made them."""
+        """As `_by_tiles` for a matrix stored as [in, out]: the products of the pieces are added in the order of the
+        file, whichever thread made them, so that sums are reproducible."""
         width, columns = self.shape
         many = max(STEP // columns, 1)
         parts: dict[int, Array] = {}
@@ -270,7 +274,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             return sum((parts[row] for row in sorted(parts)[1:]), start=parts[min(parts)]), all(finite)
 
     def _rows_of(self, pieces: PieceSource) -> Iterator[tuple[int, Array]]:
-        """Each piece as rows of stored numbers, after the number of the first of them."""
+        """Each piece of the stored matrix as (number of its first row, rows of stored numbers)."""
         width = self.shape[1]
         for first_byte, piece in pieces:
             yield first_byte // (width * self.dtype.itemsize), piece.view(self.dtype).reshape(-1, width)

@@ -35,21 +35,21 @@ NAME = re.compile(r"[^\s=,]{1,64}")
 
 
 class Region(Struct, frozen=True):
-    """A named set of tokens. tokens: their indices, rising, at least one."""
+    """A named set of tokens of a text. tokens: their indices, ascending, at least one."""
 
     name: str
     tokens: tuple[int, ...]
 
 
 class RegionRule(Struct, frozen=True):
-    """What a region is to hold, as a user says it: see `KINDS`."""
+    """A region as a user defines it: its name, and a specification of what it holds in one of the forms of `KINDS`."""
 
     name: str
     spec: str
 
 
 def parse_region(text: str) -> RegionRule:
-    """The rule in NAME=SPEC. Raises UsageError for what has no name or no such form."""
+    """The rule in NAME=SPEC, whose form is one of `KINDS`. Raises UsageError where there is no name or no such form."""
     name, equals, spec = text.partition("=")
     if not equals or not spec or not NAME.fullmatch(name):
         expected = message("a name without blanks, and one of {kinds}", kinds=listing(KINDS))
@@ -60,7 +60,7 @@ def parse_region(text: str) -> RegionRule:
 
 
 def read_regions(path: Path) -> list[RegionRule]:
-    """The rules in a JSON file, an object of names and what they hold. Raises InputError."""
+    """The rules in a JSON file, an object of region names and their specifications. Raises InputError."""
     rules = read_object(path, what=message("a file of regions"))
     if not all(isinstance(spec, str) for spec in rules.values()) or not rules:
         expected = message("an object such as {example}", example='{"doc1": "[[doc1]]…[[/doc1]]"}')
@@ -75,7 +75,8 @@ def read_regions(path: Path) -> list[RegionRule]:
 def find_regions(
     rules: Sequence[RegionRule], text: Text, tokens: Sequence[Token], note: Callable[[str], None]
 ) -> list[Region]:
-    """The regions of a text: the messages of a chat, those that the rules say, and `rest`, what is in none.
+    """The regions of a text in order: the messages of a chat, those that the rules define, and `rest`, the tokens in
+    none of them.
 
     Args:
         rules: As `parse_region` returns them.
@@ -143,8 +144,8 @@ def region_span(regions: Sequence[Region], name: str, note: Callable[[str], None
 
 
 def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Region]:
-    """Regions of tokens as regions of the words that these make up, a word with any token in it; `rest` is what is in
-    no other. starts: the first token of each word."""
+    """Regions of tokens turned into regions of words: a word belongs where any of its tokens does; `rest` holds words
+    in no other. starts: the first token of each word."""
     words = {
         region.name: {bisect_right(starts, token) - 1 for token in region.tokens}
         for region in sorted(regions, key=lambda region: region.name == REST)
@@ -155,7 +156,7 @@ def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Regio
 
 
 def _tokens_of_rule(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """The tokens that a rule means; at least one."""
+    """The indices of the tokens that a rule selects; at least one, else it raises InputError."""
     kind, colon, numbers = rule.spec.partition(":")
     if colon and kind in FORMS:
         low, high = _parse_range(rule, kind, numbers)
@@ -222,7 +223,7 @@ STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d+|\*)\]|\[(?:"([^"]*)"|'([^']*)')\]""
 
 
 def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """The tokens of the values that a path leads to; at least one."""
+    """The indices of the tokens of the JSON values that a path leads to; at least one, else it raises InputError."""
     steps = [next(filter(None, step), "") for step in STEP.findall(path[1:])]
     if not path.startswith("$") or STEP.sub("", path[1:]) or len(steps) > DEEPEST:
         what = message("region {name} has no path {spec}", name=repr(rule.name), spec=repr(rule.spec))
@@ -245,7 +246,7 @@ def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Tok
 
 
 def _path_text(keys: Sequence[str | int]) -> str:
-    """Keys that lead to a JSON value as a path, such as $.docs[0]."""
+    """JSON keys as a path, such as $.docs[0]."""
     parts = [
         f"[{key}]" if isinstance(key, int) else f".{key}" if STEP.fullmatch(f".{key}") else f'["{key}"]' for key in keys
     ]
@@ -253,7 +254,7 @@ def _path_text(keys: Sequence[str | int]) -> str:
 
 
 def _json_starts(text: str) -> Iterator[int]:
-    """Where an object or a list of JSON begins in a text, outermost ones alone."""
+    """The character index of each outermost JSON object or list in a text."""
     place, failures = 0, 0
     while failures < MOST_OPENINGS and (opening := OPENING.search(text, place)):
         try:
@@ -268,7 +269,8 @@ Keys = tuple[str | int, ...]
 
 
 def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tuple[Keys, int, int]]:
-    """The JSON value that begins at `start`, and those within it: keys that lead there, first character, end.
+    """The JSON value that begins at character `start`, and all values within it: each as its keys, first character and
+    end. Raises ValueError where there is none.
 
     depth: how far down.
     """
@@ -292,13 +294,13 @@ def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tupl
 
 
 def _after_blanks(text: str, place: int) -> int:
-    """The first place from this one on that is no blank."""
+    """The index of the first character from `place` on that is not blank."""
     blanks = BLANKS.match(text, place)
     return place if blanks is None else blanks.end()
 
 
 def _nearest_word(missing: str, text: str, expected: str) -> str:
-    """What is expected, with the word of the text that is nearest to what it lacks, where one is near."""
+    """`expected`, with the word of the text that is most similar to `missing` where one is similar."""
     words = {word.casefold(): word for word in (*text.split()[:MOST_WORDS], *WORD.findall(text)[:MOST_WORDS])}
     close = [words[word] for word in get_close_matches(missing.casefold(), words, n=1)]
     if not close:
@@ -326,14 +328,14 @@ def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
 
 
 def _empty_region(rule: RegionRule, expected: str) -> InputError:
-    """The error about a rule that no token fits. expected: what is nearest."""
+    """The error, returned and not raised, that a rule selects no token. expected: what would."""
     return InputError(
         "nothing in the text is in region {name}: {spec}", expected=expected, name=repr(rule.name), spec=rule.spec
     )
 
 
 def _tokens_in_spans(places: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> tuple[int, ...]:
-    """The tokens that share a character with one of these spans."""
+    """The indices of the tokens that share a character with one of these spans [start, end)."""
     return tuple(
         token.index
         for token in tokens

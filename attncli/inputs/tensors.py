@@ -42,7 +42,7 @@ from attncli.language import listing, message, term
 
 
 class NpyHeader(Struct, frozen=True):
-    """What the head of an array file says; `size` is the bytes of data that must follow."""
+    """The parsed header of an .npy array; `size` is the bytes of data that must follow it."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -99,7 +99,7 @@ def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) ->
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
-    """What an error calls a data type that is not read."""
+    """The name of an unsupported data type as errors show it."""
     if dtype.kind == "V" and dtype.names is None:
         return message(
             "{itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)", itemsize=dtype.itemsize
@@ -122,7 +122,7 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, Value
 
 
 class Archive:
-    """An open .npz file: its members' headers, and their data when asked for."""
+    """An open .npz archive of arrays, which are read only when asked for: headers first, data by name."""
 
     def __init__(self, zip_file: zipfile.ZipFile, where: str, limit: int) -> None:
         self._zip = zip_file
@@ -131,7 +131,7 @@ class Archive:
         self.names = [name for name in self._members if name != METADATA_MEMBER]
 
     def header(self, name: str) -> NpyHeader:
-        """What an array is, without its data. Raises InputError, UnsupportedError."""
+        """The header of the array with this name; its data are not read. Raises InputError, UnsupportedError."""
         with self._open_member(name) as (stream, size):
             return read_npy_header(stream, name, self._where, size)
 
@@ -157,7 +157,7 @@ class Archive:
 
     @contextmanager
     def _open_member(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
-        """The stream of an array, unpacked, and its size in bytes."""
+        """A context manager that gives the uncompressed stream of the array with this name and its size in bytes."""
         member = self._members[name]
         with _archive_errors(self._where), self._zip.open(member) as stream:
             yield stream, member.file_size  # type: ignore[misc]
@@ -165,8 +165,9 @@ class Archive:
 
 @contextmanager
 def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
-    """The archive in a stream. Raises InputError for what is no zip of arrays (repeated names, encryption, unknown
-    compression, sizes that cannot be), LimitError for one that holds more than `limit` bytes uncompressed."""
+    """A context manager that gives the .npz archive in a stream. Raises InputError for what is no zip of arrays
+    (repeated names, encryption, unknown compression, sizes that cannot be), LimitError for one that holds more than
+    `limit` bytes uncompressed."""
     with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
         yield Archive(zip_file, where, limit)
 
@@ -174,7 +175,8 @@ def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
 def write_npz(
     stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str], *, deflate: bool = False
 ) -> None:
-    """Writes an archive in order of name and undated: the same content gives the same bytes. deflate: deflated.
+    """Write arrays and metadata as an .npz, in order of name and without times, so that the same content gives the same
+    bytes. deflate: whether to compress.
 
     bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the member
     `__metadata__.json`. Raises UnsupportedError for data types without numbers.
@@ -210,7 +212,8 @@ def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
 
 
 class _BoundedStream:
-    """A stream that refuses to read much at once, and else is as the one that it reads from."""
+    """A stream that raises LimitError for a read of more than READ_LIMIT bytes, and else behaves as the one that it
+    wraps."""
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
         self._stream, self._where = stream, where
@@ -228,7 +231,7 @@ class _BoundedStream:
 
 
 def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
-    """An archive's members by name, ".npy" taken off. Raises as `open_archive`."""
+    """The members of a zip by name, without ".npy", each found to be a plausible array. Raises as `open_archive`."""
     ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: DEFLATE_RATIO}
     members: dict[str, zipfile.ZipInfo] = {}
     for member in zip_file.infolist():
@@ -259,7 +262,7 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
 
 @contextmanager
 def _archive_errors(where: str) -> Iterator[None]:
-    """What zipfile raises within, as an InputError."""
+    """A context manager that turns what zipfile raises in its block into an InputError."""
     try:
         yield
     except DAMAGE as error:
@@ -272,8 +275,8 @@ WHAT = message("a tensor file: .safetensors, .npz, .npy, .pt or .pth")
 
 
 class TensorSummary(NamedTuple):
-    """One tensor of a file, without its numbers. dtype in NumPy's words ("bfloat16"); the format's own where NumPy has
-    none."""
+    """One tensor of a file by its header: name, data type and shape. dtype is NumPy's name ("bfloat16"), the format's
+    own where NumPy has none."""
 
     name: str
     dtype: str
@@ -281,8 +284,8 @@ class TensorSummary(NamedTuple):
 
 
 class TensorFile(Struct, frozen=True, eq=False):
-    """A file whose headers were read once. summaries: of its tensors in its order. metadata: the texts by name beside
-    them.
+    """A tensor file whose headers were read once. summaries: one for each tensor in file order. metadata: the file's
+    texts by name.
 
     header: of a .safetensors. arrays: the arrays of a kind that tells nothing before it is read whole.
     """
@@ -377,7 +380,7 @@ def _stored_arrays(path: Path, header: SafetensorsHeader | None) -> dict[str, np
 
 
 def _npy_summary(name: str, header: NpyHeader) -> TensorSummary:
-    """What the head of an array file says, as a summary."""
+    """A summary of the array with this name and .npy header."""
     return TensorSummary(name, header.dtype.newbyteorder("=").name, header.shape)
 
 
@@ -398,7 +401,7 @@ def _torch_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _known_format(path: Path) -> str:
-    """The ending of a tensor file, in small letters. Raises InputError for one that is not in `FORMATS`."""
+    """The file's ending in small letters, such as ".npz". Raises InputError for one that is not in `FORMATS`."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
         if strange := message(
@@ -543,7 +546,7 @@ def _matrix_of_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> 
 
 
 def _quoted_cell(value: object) -> str:
-    """What an error says that a cell holds, in place of a number."""
+    """A cell or value that is no number, quoted or described for an error."""
     match value:
         case None:
             return "null"

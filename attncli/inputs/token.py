@@ -27,7 +27,7 @@ LARGEST_ID = 2**31 - 1
 
 
 class Text(Struct, frozen=True):
-    """One text, or the token ids that were given in its place.
+    """One text to be cut into tokens, or token ids in place of a text.
 
     text: the text; "" when `ids` are given.
     origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with ":LINE" (first is 1) for
@@ -50,7 +50,7 @@ def read_texts(
     stdin_is_terminal: bool,
     sample: str | None,
 ) -> Iterator[Text]:
-    """The texts that a command line asks for, read as they are taken.
+    """The texts that a command's options ask for, one after the other; each is read only when it is taken.
 
     An argument, a file or ids win over a pipe, which is then not read; `-` or no source at all reads `stdin`,
     except on a terminal, where no source gives the `sample` (if there is one). Text is UTF-8; a byte-order mark
@@ -115,7 +115,8 @@ def _texts_of_file(path: Path, lines: bool) -> Iterator[Text]:
 
 
 def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict") -> Iterator[Text]:
-    """The text in a stream, or each of its lines, but blank ones. errors: what becomes of lone surrogates."""
+    """The text in a stream, or with `lines` a text for each line that is not blank. errors: as of `bytes.decode`, such
+    as "strict"."""
     where = "" if origin == "argument" else origin  # an argument is before the reader's eyes
     offset, has_text = 0, False
     for number, raw in enumerate(_raw_lines(stream, where) if lines else _raw_whole(stream, where), 1):
@@ -154,7 +155,8 @@ def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
 
 
 def _decode(raw: bytes, where: str, offset: int, line: int, errors: str) -> str:
-    """Bytes of UTF-8 as text, without a byte-order mark. offset, line: where in the file they begin."""
+    """Bytes of UTF-8 as text, without a byte-order mark. offset, line: where in the file they begin, for the error.
+    Raises InputError for invalid bytes."""
     if offset == 0:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             hint = message("iconv -f UTF-16 -t UTF-8 FILE | attn run")
@@ -198,7 +200,7 @@ class Token(Struct, frozen=True):
     unknown: bool = False
 
     def moved(self, index: int, characters: int) -> Token:
-        """The token at this index, where so many characters more stand before its text."""
+        """A copy of the token with this index, its offsets moved on by so many characters."""
         start, end = (None if offset is None else offset + characters for offset in (self.start, self.end))
         return replace(self, index=index, start=start, end=end)
 
@@ -211,15 +213,14 @@ class Tokenizer(Protocol):
         """`word`, `whitespace`, `char`, `byte`, or the path or model the vocabulary came from."""
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        """The tokens of a text, or of a text and its pair in one sequence. A text that holds none gives []."""
+        """The tokens of a text, or of a text and its `pair` as one sequence; [] where there is nothing to cut."""
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """The tokens that these ids name, without offsets. Raises InputError for an id out of range,
         UsageError where the tokenizer has no ids."""
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """What these ids say one after the other, with the blanks that some pieces begin with; special tokens say
-        nothing. Raises as `ids_to_tokens`."""
+        """The text that these ids decode to; special tokens give no text. Raises as `ids_to_tokens`."""
 
 
 # Naming a token of a text: `it`, `the:2`, `#7`; or several in a row: `#3-5`, `didn't`, `面包`.
@@ -229,15 +230,16 @@ SHOWN = 30
 
 
 class TokenMatch(Struct, frozen=True):
-    """A token that was asked for: its index, and how many tokens the reference fits (more than 1: the first was
-    taken)."""
+    """The token that a reference names: its index, and how many tokens the reference fits (above 1: this is the first
+    of them)."""
 
     index: int
     occurrences: int
 
 
 class Span(Struct, frozen=True):
-    """Tokens in a row that were asked for: the first, the one after the last, and how many times they occur."""
+    """A run of tokens that a reference names: the first, the one after the last, and how many times such a run occurs
+    in the text."""
 
     first: int
     stop: int
@@ -245,7 +247,8 @@ class Span(Struct, frozen=True):
 
 
 def find_span(tokens: Sequence[Token], reference: str) -> Span:
-    """The tokens in a row that a reference names: one as `find_token` takes it, or several.
+    """The run of tokens that a reference names: a single one as `find_token` takes it, or several in a row that spell
+    it.
 
     `#3-5` are the tokens 3 to 5; a word or phrase that the tokenizer splits, those that spell it, the first time they
     do or as `:2` says. Raises InputError for no such tokens.
@@ -273,11 +276,12 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
 
 
 def ignore(*values: object) -> None:
-    """A note, a cost, or a share of work done that nobody asked for: what those who are told them are by default."""
+    """Does nothing: the default of callbacks that are told notes, costs or progress."""
 
 
 def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
-    """The index of the token that a reference names. note: is told when it occurs more than once and none was chosen.
+    """The index of the token that a reference names. note: called with a sentence where the reference fits several
+    tokens and the first is taken, or counts from the end.
 
     Raises InputError as `find_token`.
     """
@@ -308,8 +312,8 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
 def choose_span(
     tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
 ) -> tuple[int, int]:
-    """The tokens [first, stop) in a row that a reference names. note: is told what becomes of several, and of a choice.
-    unknown: whether they may be tokens that the model does not know.
+    """The run of tokens [first, stop) that a reference names. note: called with a sentence where the reference fits
+    several runs. unknown: whether tokens that the vocabulary does not know are allowed; else they raise InputError.
 
     Raises InputError as `find_span`, and for unknown tokens where they may not be.
     """
@@ -332,7 +336,7 @@ def choose_span(
 
 
 def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
-    """Say of tokens that occur more than once that they are the first."""
+    """Call `note` with a sentence that the first of several fitting runs was taken; nothing where only one fits."""
     if span.occurrences > 1:
         note(
             message(
@@ -366,8 +370,8 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
 def _spelling_runs(
     tokens: Sequence[Token], target: bytes, bare: Callable[[str], str], *, may_part: bool
 ) -> list[tuple[int, int]]:
-    """Every run of tokens [first, stop) that spells these bytes. bare: takes the marks of pieces off. may_part: whether
-    its tokens may stand apart."""
+    """Every run of tokens [first, stop) that spells these bytes. bare: removes markers of word pieces (such as `##`)
+    from a text. may_part: whether blanks may stand between the tokens of a run."""
     spellings = [_spelled_bytes(token.text, bare) for token in tokens]
     runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):
@@ -384,15 +388,15 @@ def _spelling_runs(
 
 
 def _spelled_bytes(text: str, bare: Callable[[str], str]) -> bytes:
-    """What a token's text spells, without blanks, as UTF-8; of bytes such as `<0xE7><0x88>`, these: what case they
-    have cannot be told."""
+    """A token's text without piece markers and blanks, as UTF-8 bytes; for byte tokens such as `<0xE7><0x88>` those
+    bytes, unchanged."""
     if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
         return b"".join(bytes.fromhex(text.replace("<0x", "").replace(">", "")).split())
     return "".join(bare(text).split()).encode("utf-8", "surrogatepass")
 
 
 def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
-    """The token that a reference names.
+    """The token that a reference names: by its text, `TEXT:N` for the Nth of them, or `#INDEX`.
 
     `it` is a token's text; `the:2` its second occurrence (the first is 1); `#7` a 0-based index, `#-1` the last.
     A text is compared exactly, then without regard to case, then also without the marks that pieces carry
@@ -414,7 +418,7 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
 
 
 def _places(tokens: Sequence[Token], text: str) -> list[int]:
-    """The indices of the tokens that are a text, compared as `find_token` says."""
+    """The indices of the tokens whose text equals this one by the rules of `find_token`."""
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _bare)
     for key in keys:
         target = key(text)
@@ -424,17 +428,18 @@ def _places(tokens: Sequence[Token], text: str) -> list[int]:
 
 
 def _bare(text: str) -> str:
-    """A token's text in small letters, without the marks that pieces carry."""
+    """A token's text in lower case, without the markers that word pieces carry (such as `##`)."""
     return text.casefold().strip(MARKS.casefold()).removeprefix("##")
 
 
 def _strip_marks(text: str) -> str:
-    """A token's text without the marks that pieces carry."""
+    """A token's text without the markers that word pieces carry (such as `##`)."""
     return text.strip(MARKS).removeprefix("##")
 
 
 def _checked_index(tokens: Sequence[Token], index: int) -> int:
-    """An index that may count from the end, from 0 up. Raises InputError where there is no such token."""
+    """The index from 0 for one that may count from the end (negative). Raises InputError where there is no such
+    token."""
     if not -len(tokens) <= index < len(tokens):
         expected = message("#0 to #{last}: the text has {tokens} tokens", last=len(tokens) - 1, tokens=len(tokens))
         raise InputError("there is no token #{index}", expected=expected, index=index)
@@ -442,7 +447,7 @@ def _checked_index(tokens: Sequence[Token], index: int) -> int:
 
 
 def _occurrence_index(places: Sequence[object], text: str, count: int) -> int:
-    """The index of the place where a text occurs for the `count`th time, from 1. Raises InputError for no such."""
+    """The `count`th (from 1) of the places where a text occurs. Raises InputError where it occurs less often."""
     if not 1 <= count <= len(places):
         expected = (
             message("{text}:1 to {text}:{places}: it occurs {places} times", text=text, places=len(places))
@@ -454,7 +459,7 @@ def _occurrence_index(places: Sequence[object], text: str, count: int) -> int:
 
 
 def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
-    """The error about a reference that no token fits, with what is near."""
+    """The error, returned and not raised, that no token fits a reference, with similar tokens."""
     from difflib import get_close_matches
 
     bare = re.sub(r":[0-9]+$", "", reference)
@@ -491,12 +496,12 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
 
 
 def _token_text(token: Token) -> str:
-    """A token as it may be named; one of blanks alone is quoted, so that it can be seen."""
+    """A token's text as a user may write it; one of blanks alone is quoted."""
     return token.text.strip(MARKS) or repr(token.text)
 
 
 def _is_separate(before: Token, token: Token) -> bool:
-    """Whether two neighbouring tokens stand apart in the text, or one is special."""
+    """Whether two neighbouring tokens have characters between them in the text, or one of them is special."""
     return (
         before.special
         or token.special

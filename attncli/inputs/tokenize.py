@@ -44,7 +44,8 @@ EXTENDING = frozenset("\u0e33\u0eb3\uff9e\uff9f\U0001f3fb\U0001f3fc\U0001f3fd\U0
 
 
 def clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end (exclusive) of every cluster, in order and without gaps; linear in the text. No text gives none.
+    """Start and end (exclusive) of every grapheme cluster (what a reader sees as one character), in order and without
+    gaps; linear in the text. An empty text gives none.
 
     Source: Unicode Standard Annex 29, extended grapheme clusters (the departures are listed above).
     """
@@ -65,8 +66,8 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
-    """Whether the character at `place` belongs to the cluster from `start`; `flags`: regional indicators in it, this
-    one counted."""
+    """Whether the character at `place` belongs to the cluster that begins at `start`. flags: how many regional
+    indicators (halves of a flag) the cluster has, this one counted."""
     before, char = text[place - 1], text[place]
     if before == "\r" and char == "\n":
         return True
@@ -78,13 +79,13 @@ def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
 
 
 def _stands_alone(char: str) -> bool:
-    """Whether nothing joins a character: it is a control character, a separator, or the like."""
+    """Whether a character is always a cluster by itself: a control character, a separator, or the like."""
     kind = unicodedata.category(char)
     return kind in CONTROLS or (kind == "Cf" and not extends(char))
 
 
 def extends(char: str) -> bool:
-    """Whether a character belongs to the one before it."""
+    """Whether a character always belongs to the cluster of the one before it, such as a combining mark."""
     return not char.isascii() and (
         char in EXTENDING or unicodedata.category(char) in MARKS or "\U000e0020" <= char <= "\U000e007f"
     )
@@ -105,7 +106,7 @@ def _is_pictograph(char: str) -> bool:
 
 
 def _is_syllable(before: str, char: str) -> bool:
-    """Whether two Hangul jamo, or a syllable and a jamo, are of one syllable."""
+    """Whether two characters belong to one Hangul syllable."""
     if "\u1100" <= before <= "\u115f" or "\ua960" <= before <= "\ua97c":
         return "\u1100" <= char <= "\u11a7" or "\ua960" <= char <= "\ua97c" or "\uac00" <= char <= "\ud7a3"
     open_syllable = "\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0
@@ -134,7 +135,8 @@ ASCII = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])'(?=[A-Za-z])|(?<=[0-9])[.,
 
 
 class ClusterKind(Enum):
-    """What a cluster of characters is to the cutting of words."""
+    """What a grapheme cluster is when words are cut: blank, part of a word, a word by itself (scripts without spaces),
+    or a sign."""
 
     SPACE = auto()
     WORD = auto()
@@ -187,7 +189,8 @@ def is_unspaced(char: str) -> bool:
 
 
 def set_apart(text: str) -> bool:
-    """Whether blanks stand between characters of scripts that need none: someone has said where the words end."""
+    """Whether blanks stand between characters of a script written without spaces, so that the text is already cut into
+    words."""
     parts = text.split()
     return any(is_unspaced(a[-1]) and is_unspaced(b[0]) for a, b in pairwise(parts)) and any(
         len(part) > 1 and any(map(is_unspaced, part)) for part in parts
@@ -195,7 +198,8 @@ def set_apart(text: str) -> bool:
 
 
 def _is_inside(text: str, begin: int, end: int) -> bool:
-    """Whether a sign stands inside a word: an apostrophe between letters, a point or comma between digits."""
+    """Whether the sign at begin..end-1 is inside a word: an apostrophe between letters, a point or comma between
+    digits."""
     if end - begin != 1 or begin == 0 or end == len(text):
         return False
     before, char, after = text[begin - 1], text[begin], text[end]
@@ -219,13 +223,13 @@ PlacedPiece = tuple[int, int, str, int | None]
 
 
 class BuiltinTokenizer(ABC):
-    """What cuts each text by itself; tokens have no ids where a kind gives them none."""
+    """Base of the tokenizers without a vocabulary; their tokens have no ids unless a subclass gives them."""
 
     name: str
 
     @abstractmethod
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
-        """The pieces of a text, in order."""
+        """The pieces of a text in order, each as (start, end, text, id or None)."""
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
         """The tokens of a text, and of its pair as part 1, each with where it stands in its text."""
@@ -315,7 +319,7 @@ def _byte_text(byte: int) -> str:
 
 
 def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
-    """Raise InputError for an id outside 0 to `largest`. kind: what ids are, for the error."""
+    """Raise InputError for an id outside 0 to `largest`. kind: what an id stands for, for the error."""
     for code in ids:
         if not 0 <= code <= largest:
             expected = message("0 to {largest}", largest=largest)
@@ -323,7 +327,7 @@ def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
 
 
 def _no_ids_error(name: str) -> UsageError:
-    """The error about a tokenizer without ids."""
+    """The error, returned and not raised, that this tokenizer has no ids."""
     what = message("the {name} tokenizer has no ids", name=name)
     expected = message("a tokenizer with ids: byte, char, a tokenizer.json or a model")
     return UsageError(what, where="--ids", expected=expected, hint="--tokenizer byte")
@@ -335,8 +339,8 @@ BUILTIN: dict[str, type[BuiltinTokenizer]] = {
 
 
 def tokenizer(spec: str) -> Tokenizer:
-    """The tokenizer that `--tokenizer` names: word, whitespace, char, byte, or a tokenizer.json or the folder that
-    holds one.
+    """The tokenizer that the value of `--tokenizer` names: word, whitespace, char, byte, or the path of a
+    tokenizer.json or its folder.
 
     Raises UsageError for a name that is neither, InputError for a file that cannot be used.
     """
@@ -361,7 +365,8 @@ def tokenizer(spec: str) -> Tokenizer:
 
 
 def _names_a_file(spec: str, path: Path) -> bool:
-    """Whether `--tokenizer` means a file. Raises InputError for a name that no file can have."""
+    """Whether a value of `--tokenizer` is a path rather than a name. Raises InputError for a name that no file can
+    have."""
     try:
         return bool(spec) and (path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json"))
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
@@ -372,7 +377,8 @@ def _names_a_file(spec: str, path: Path) -> bool:
 
 
 class ShiftedTokenizer(Struct, frozen=True):
-    """A decoder's input: the start token, then the text without its last token, each seeing what came before.
+    """Cuts text as a decoder is trained on it: the start token, then all tokens but the last, so that each place
+    predicts the next token.
 
     start: the id of the start token; None leaves the text as it is.
     """
@@ -403,7 +409,7 @@ class ShiftedTokenizer(Struct, frozen=True):
 
 
 class IdsOnly(Struct, frozen=True):
-    """Stands in where a checkpoint has no tokenizer.json: token ids can be given, text cannot."""
+    """Stands in for the tokenizer of a checkpoint without tokenizer.json: it takes token ids, and raises for text."""
 
     folder: str
 

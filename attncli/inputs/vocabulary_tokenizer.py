@@ -26,7 +26,8 @@ from attncli.language import message
 
 @cache
 def alphabet() -> dict[str, int]:
-    """Character to byte, 256 entries. Source: GPT-2's `bytes_to_unicode` (OpenAI, 2019)."""
+    """The byte that each printable character of a byte-level vocabulary stands for, 256 entries. Source: GPT-2's
+    `bytes_to_unicode` (OpenAI, 2019)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = (byte for byte in range(256) if byte not in printable)
     return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
@@ -39,7 +40,7 @@ def bytes_of_piece(piece: str) -> bytes | None:
 
 
 def bytes_text(raw: bytes) -> str:
-    """Bytes as text without leading spaces where they are UTF-8, else as `<0xE4><0xB8>`."""
+    """Bytes decoded as UTF-8 without leading spaces, or spelled as `<0xE4><0xB8>` where they are not UTF-8."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -77,8 +78,8 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
 
 
 def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
-    """A tokenizer of the tokenizers library as ours. Its padding and truncation are switched off: every token of the
-    text is shown. So is what it does by chance: a text has the same tokens each time.
+    """A `PieceTokenizer` over one of the tokenizers library, with padding, truncation and random behaviour switched
+    off, so that a text has all its tokens and the same each time.
 
     Raises InputError for one that would lengthen a text beyond reason.
     """
@@ -138,12 +139,12 @@ class PieceTokenizer:
 
     @cached_property
     def _without_added(self) -> tokenizers.Tokenizer:
-        """The vocabulary without tokens that are taken out of a text before anything else is."""
+        """A copy of the library's tokenizer that does not recognise special or added tokens in a text."""
         file = json.loads(self.hf.to_str())
         return tokenizers.Tokenizer.from_str(json.dumps({**file, "added_tokens": []}))
 
     def _tokens(self, encoding: tokenizers.Encoding, parts: tuple[str, ...]) -> list[Token]:
-        """The tokens of an encoding. parts: the texts that it is of."""
+        """The tokens of the library's encoding. parts: the texts that were encoded."""
         spans = [
             None if is_special else span
             for span, is_special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
@@ -187,7 +188,8 @@ class PieceTokenizer:
 
     @cached_property
     def unknown_id(self) -> int | None:
-        """The id of all that the vocabulary has no piece for, such as that of [UNK]; None where it has none."""
+        """The id of the token for text that the vocabulary has no piece for, such as that of [UNK]; None where it has
+        none."""
         try:  # a code point that stands for no character; the library has no name for this id in all its models
             pieces = self.hf.model.tokenize(NO_CHARACTER)
         except Exception:  # "unk_id is missing"
@@ -222,7 +224,7 @@ class PieceTokenizer:
         return Token(index, covered_text, code, start, end, special, part, unknown and not special)
 
     def _piece_text(self, piece: str) -> str:
-        """A piece as text, where no part of the text stands for it."""
+        """The text to show for a piece that stands for no characters of the text."""
         if self._is_byte_level and (raw := bytes_of_piece(piece)) is not None:
             return bytes_text(raw)
         plain = piece.replace("▁", " ").removeprefix("##")
@@ -230,7 +232,8 @@ class PieceTokenizer:
 
 
 def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[int]:
-    """The tokens that share a character with the one before or after."""
+    """The indices of tokens that share a character with a neighbour of the same text. spans: of each token, None
+    without; owners: which text it is of."""
     indices: set[int] = set()
     for index in range(1, len(spans)):
         before, span = spans[index - 1], spans[index]
@@ -240,7 +243,8 @@ def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[
 
 
 class _WorkThread:
-    """A thread that does what may never end; one is kept, for starting it takes as long as a sentence's tokens."""
+    """A thread for work that may never end, which a caller can stop waiting for; an idle one is kept, as starting one
+    takes as long as encoding a sentence."""
 
     idle: ClassVar[list[_WorkThread]] = []
 
@@ -252,7 +256,7 @@ class _WorkThread:
 
     @classmethod
     def free(cls) -> _WorkThread:
-        """One that waits for work; a process that was forked has none of its parent's."""
+        """An idle thread, or a new one; threads of a parent process are not reused after a fork."""
         with suppress(IndexError):
             while (thread := cls.idle.pop())._process != os.getpid():
                 pass
@@ -260,8 +264,8 @@ class _WorkThread:
         return cls()
 
     def do(self, work: Callable[[], Result]) -> Result:
-        """The result of `work`. Raises queue.Empty where it takes too long: this thread is left to it then, and ends
-        with it."""
+        """The result of `work` done in this thread. Raises queue.Empty where it takes too long: the thread is then
+        given up, and ends with its work."""
         self._tasks.put(work)
         try:
             result, failure = self._results.get(timeout=SECONDS)
@@ -275,14 +279,14 @@ class _WorkThread:
         return value
 
     def _serve(self) -> None:
-        """Do tasks one after the other, until None comes."""
+        """The thread's loop: do tasks one after the other until None comes."""
         while (work := self._tasks.get()) is not None:
             self._results.put(_try(work))
             del work
 
 
 def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
-    """What a piece of work returns, or what it raises; the other is None."""
+    """(result, None) of a piece of work, or (None, error) where it raises."""
     try:
         return work(), None
     except BaseException as error:
@@ -290,7 +294,8 @@ def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | Non
 
 
 def _run_timed(work: Callable[[], Result], where: str) -> Result:
-    """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
+    """The result of `work` done in another thread. Raises LimitError where it takes too long, as a vocabulary's
+    patterns can run for ever."""
     with _silent_panics():  # for this thread to undo: one that is left behind never would
         try:
             return _WorkThread.free().do(
@@ -302,7 +307,7 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
 
 
 def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
-    """The result of `work`, with whatever the library raises told as an InputError."""
+    """The result of `work`; whatever the tokenizers library raises in it becomes an InputError. what: its sentence."""
     try:
         return work()
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -315,7 +320,7 @@ def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
 
 @contextmanager
 def _silent_panics() -> Iterator[None]:
-    """Keeps a panic's report, which the library writes to standard error by itself, off the terminal."""
+    """A context manager that keeps the library's own report of a crash (a Rust panic) off standard error."""
     try:
         saved_handle = os.dup(2)
     except OSError:  # standard error is closed
@@ -360,7 +365,7 @@ def check_charsmap(raw: bytes, where: str) -> None:
 
 
 def check_growth(hf: tokenizers.Tokenizer, name: str) -> None:
-    """Raise InputError for a tokenizer that would lengthen a text beyond reason."""
+    """Raise InputError for a tokenizer whose rules could make a text very much longer. name: for the error."""
     growth = 1 if hf.normalizer is None else _growth(json.loads(hf.normalizer.__getstate__()))
     if growth > GROWTH_LIMIT:
         what = message("this tokenizer's replacements can make a text {growth} times as long", growth=growth)
@@ -374,7 +379,7 @@ def check_growth(hf: tokenizers.Tokenizer, name: str) -> None:
 
 
 def _growth(normalizer: Any) -> int:
-    """How many times longer the replacements of a normalizer, one after the other, can make a text."""
+    """The factor by which the replacements of a normalizer (parsed JSON), one after the other, can lengthen a text."""
     growth = 1
     for part in normalizer.get("normalizers", [normalizer]):
         match part.get("type"):
@@ -396,7 +401,7 @@ def _growth(normalizer: Any) -> int:
 
 
 def _repeats(processor: Any) -> bool:
-    """Whether a template names one text twice."""
+    """Whether a template of a post-processor (parsed JSON) contains the same text twice."""
     for part in processor.get("processors", [processor]):
         match part.get("type"):
             case "Sequence" if _repeats(part):

@@ -27,8 +27,8 @@ UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
 
 
 class Words(Struct, frozen=True, eq=False):
-    """Which runs of tokens are one word. words: as tokens, with indices of their own. starts: the first token of
-    each."""
+    """The words that runs of tokens make up. words: each as one token, indexed among the words. starts: the index of
+    each word's first token."""
 
     words: tuple[Token, ...]
     starts: Ints
@@ -40,7 +40,8 @@ class Words(Struct, frozen=True, eq=False):
         return np.diff(np.append(self.starts, self.count))
 
     def merge(self, weights: Floats) -> Floats:
-        """Weights [..., token, token] as [..., word, word]; pieces that see nothing do not count in the mean."""
+        """Attention weights [..., token, token] as [..., word, word]: summed over a word's keys, averaged over its
+        queries that see anything."""
         token_weights = np.asarray(weights, np.float64)[..., : self.count]
         to = np.add.reduceat(token_weights, self.starts, axis=-1)
         looking = np.add.reduceat((token_weights.sum(-1) > 0).astype(np.float64), self.starts, axis=-1)
@@ -70,7 +71,7 @@ def word_starts(tokens: Sequence[Token], text: str) -> list[int]:
 
 
 def merged_words(tokens: Sequence[Token], text: str) -> Words:
-    """The words that tokens of a text make up, as `word_starts` tells."""
+    """The words that the tokens of a text make up, cut as `word_starts` does."""
     starts = word_starts(tokens, text)
     ends = [*starts, len(tokens)][1:]
     words_found: list[Token] = []
@@ -93,8 +94,7 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
 def join_words(
     tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None
 ) -> Words:
-    """The tokens, or words merged from them, with those of every span [first, stop) made one word; spans do not
-    overlap."""
+    """The tokens, or the words in `words`, with each span [first, stop) joined into one word; spans do not overlap."""
     row_tokens = list(tokens) if words is None else list(words.words)
     starts = list(range(len(tokens))) if words is None else words.starts.tolist()
     ends = dict(spans)
@@ -129,8 +129,8 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
 def unknown_notes_of_two(
     first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
 ) -> list[str]:
-    """The warnings of `unknown_notes` for two texts that one document is about, each with what its text is called; one
-    for both where they are the same.
+    """The warnings of `unknown_notes` for two texts, each headed by that text's name; only one where both have the
+    same.
 
     Args:
         first: What a text is called, the text and its tokens.
@@ -168,7 +168,8 @@ def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
 
 
 def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:
-    """What makes each token, or each word merged from tokens, the same as another: its ids, its text where it has none.
+    """A value for each token, or each merged word, that is equal for equal ones: the id (of a word its tokens' ids), or
+    the text where there is no id.
 
     Two spellings that a vocabulary takes for one token are the same, as are two words that it does not know.
     """
@@ -181,7 +182,7 @@ def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hash
 def _continues_word(
     before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> bool:
-    """Whether a token goes on with the word of the one before. spans, starts: of the words in the text."""
+    """Whether a token continues the word of the token before it. spans, starts: of the words in the text."""
     if before.special or token.special or before.part != token.part or token.part:
         return False
     if (
