@@ -72,7 +72,8 @@ of the largest."""
 
 
 class Removal(Struct, frozen=True, eq=False):
-    """What is taken away, and of which heads. link: cut it instead of the whole head, None for the head.
+    """What `remove` takes away: the heads of `selection` each replaced as `by` says, or, with `link`, only that link
+    cut in each of them (None: the whole head).
 
     together: only all of them at once. baseline: which rows are compared with random directions of the same size:
     "top" for the `top` largest effects.
@@ -87,9 +88,10 @@ class Removal(Struct, frozen=True, eq=False):
 
 
 class Effect(Struct, frozen=True):
-    """What one head's removal changes. readings: by measure, NaN where undefined. weight: that the link had, the sum
-    over its keys and the mean over its queries; looks: the key that the token measured at looks at most, and how much.
-    random: the measures of the baseline, None where it was not drawn."""
+    """How the measures change when one head is taken away or its link cut. readings: the change by measure, NaN where
+    undefined. weight: the link's in the unchanged run, summed over its keys and averaged over its queries, None without
+    a link; looks: (key position, weight) that the measured token attends to most. random: the same changes for random
+    directions of the same size, averaged; None where none were drawn."""
 
     place: HeadAddress
     readings: dict[str, float]
@@ -99,8 +101,8 @@ class Effect(Struct, frozen=True):
 
 
 class RemovalResult(Struct, frozen=True, eq=False):
-    """What was found: an effect a head, by layer; that of all together; the target that `logprob` was about;
-    what it was computed in."""
+    """What `remove` returns: one `Effect` per head in the order of layers, the readings with all heads changed at once,
+    the vocabulary id whose log-probability was measured (None: none), and the backend that computed it."""
 
     effects: Sequence[Effect]
     together: dict[str, float]
@@ -117,7 +119,8 @@ def remove(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> RemovalResult:
-    """Take heads away, one at a time and together, and measure.
+    """Take heads away (or cut a link in them), one at a time and all at once, and return how the requested measures
+    change.
 
     memory: bytes there may be, None for any amount. progress: the share done. Raises InputError where no chosen head
     has the link, LimitError where not even one branch fits, UnsupportedError for what this model cannot have taken away
@@ -178,7 +181,8 @@ def remove(
 
 
 def rank_effects(effects: Sequence[Effect]) -> list[int]:
-    """The places of the effects, the largest by the first measure first; what is undefined comes last."""
+    """The indices of the effects in the list, by the size of their first measure, largest first; undefined (NaN) ones
+    come last."""
     first = [next(iter(effect.readings.values())) for effect in effects]
     return sorted(
         range(len(effects)), key=lambda index: (np.isnan(first[index]), -abs(np.nan_to_num(first[index])), index)
@@ -186,8 +190,8 @@ def rank_effects(effects: Sequence[Effect]) -> list[int]:
 
 
 def choose_backend(model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]) -> SweepText:
-    """The text in the type that it is computed in: float64 for a checkpoint's float32 results where that takes little
-    time more (`WIDE_UP_TO`). Documents say which (`compute_dtype`)."""
+    """Pair a text with the backend to run it in: float64 where a float32 checkpoint needs at most `WIDE_UP_TO` seconds
+    more for it, else the model's own. branches: the heads of which each costs a run of its own."""
     backend = model.backend
     if backend.dtype == "float32" and model.identity.source == "checkpoint":
         work = sweep_work(model.spec, len(tokens), branches)
@@ -208,7 +212,8 @@ def refuse_foreign(model: Model) -> None:
 
 
 def refuse_hashed(model: Model) -> None:
-    """Raise UnsupportedError for masks that are made from each run's own vectors, where layers follow."""
+    """Raise UnsupportedError where a layer after the first has a mask computed from the run's own vectors (hash
+    attention), which differs from one changed run to the next."""
     for block in model.spec.blocks[1:]:
         if any(part.depends_on == "vectors" for part in block.attention.mask.parts_of()):
             raise UnsupportedError(
@@ -218,7 +223,8 @@ def refuse_hashed(model: Model) -> None:
 
 
 class _LookReader:
-    """Where heads look, noted while the own run goes by: the link's weight, and what the measured token looks at."""
+    """Records from the unchanged run, per head, the weight of the link and the key that the measured tokens attend to
+    most."""
 
     def __init__(self, text: SweepText, request: MeasureRequest, link: CutLink | None) -> None:
         self._text, self._link = text, link
@@ -226,7 +232,7 @@ class _LookReader:
         self._by_place: dict[HeadAddress, tuple[float | None, tuple[int, float] | None]] = {}
 
     def on_trace(self, trace: LayerTrace) -> None:
-        """Note where the heads of a layer look."""
+        """Record link weight and strongest key of each head of a layer from the layer's trace; called once a layer."""
         for kind, attention in attentions(self._text.model.spec.blocks[trace.layer]):
             stages = trace_of_kind(trace, kind).stages
             if "weights" not in stages:
@@ -236,7 +242,7 @@ class _LookReader:
                 self._by_place[HeadAddress(trace.layer, kind, head)] = self._link_and_look(weights[head], kind)
 
     def _link_and_look(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
-        """As `of_head`, from one head's weights, [query, key]."""
+        """From one head's weights, [query, key], what `of_head` returns for it."""
         link, weight = self._link, None
         if link is not None and link.kind == kind:
             weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())
@@ -246,7 +252,8 @@ class _LookReader:
         return weight, None if is_learned_key else (key, float(row[key]))
 
     def of_head(self, place: HeadAddress) -> tuple[float | None, tuple[int, float] | None]:
-        """The weight of the link, and the key that the measured token looks at most with its weight there."""
+        """(link weight, (key, weight)) of a head: the first None without a link there, the second the key that the
+        measured tokens attend to most, None where that is a learned key."""
         return self._by_place.get(place, (None, None))
 
 
@@ -292,12 +299,12 @@ def ablate_document(
 
 
 def token_place(places: Sequence[int]) -> TokenPlace:
-    """The place of one token, or of several in a row, by their positions."""
+    """The document's `TokenPlace` of consecutive token positions: the first, and the last where there are several."""
     return TokenPlace(token=places[0], last=UNSET if len(places) == 1 else places[-1])
 
 
 def _link_place(link: CutLink, model: Model) -> LinkPlace:
-    """A link as the document tells it: one token alone, several as a list."""
+    """The document's `LinkPlace` of a cut link: a position where an end is one token, a list where it is several."""
     query, key = (ends[0] if len(ends) == 1 else list(ends) for ends in (link.queries, link.keys))
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
@@ -306,7 +313,7 @@ def _link_place(link: CutLink, model: Model) -> LinkPlace:
 
 
 def _effect_row(effect: Effect) -> EffectRow:
-    """The document's row of an effect."""
+    """Convert an `Effect` to the `EffectRow` that the document holds."""
     return EffectRow(
         attention=effect.place.kind,
         layer=effect.place.layer,
@@ -319,7 +326,7 @@ def _effect_row(effect: Effect) -> EffectRow:
 
 
 def reading_fields(readings: Mapping[str, float]) -> dict[str, Any]:
-    """Readings as documents tell them: those that are undefined are null."""
+    """Convert readings by name ("cosine", "norm", "logprob", "kl") to the keyword fields of `Measures`, NaN as None."""
     number = {name: None if math.isnan(value) else value for name, value in readings.items()}
     fields: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
     if "cosine" in number:
@@ -334,7 +341,8 @@ HeadKey = tuple[AttentionKind, int, int]
 
 
 def student(freedom: float) -> float:
-    """The factor of a two-sided 95% interval for so many degrees of freedom, at least 1; to 0.2%.
+    """The factor t of a two-sided 95% interval of Student's t distribution with `freedom` (at least 1) degrees of
+    freedom, exact to 0.2%.
 
     Exact for 1 and 2; above, by the expansion around the normal quantile. Source: Fisher and Cornish, The percentile
     points of distributions having known cumulants, 1960.
@@ -354,7 +362,7 @@ def student(freedom: float) -> float:
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """Mean and 95% interval of its mean over texts; None without values."""
+    """Mean of one value per text with its 95% interval; None without values, and without ends for a single one."""
     if not values:
         return None
     mean = fmean(values)
@@ -365,7 +373,8 @@ def interval(values: Sequence[float]) -> Interval | None:
 
 
 def effects_document(documents: Sequence[AblateDocument], place: str, link: tuple[str, str] | None) -> EffectsDocument:
-    """The `attn.effects/1` document of several texts' effects. place, link: as words named them in every text.
+    """Average the `attn.ablate/1` documents of several texts into one `attn.effects/1`. place, link: the token measured
+    at and the (query, key) cut, as the words that name them in every text; link None: whole heads.
 
     Raises InputError for no text.
     """
@@ -398,7 +407,7 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
 
 
 def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
-    """The warnings of all texts, each once; of unknown words how many texts hold some."""
+    """The warnings of all texts, each once; those about unknown words are merged into one that counts the texts."""
     notes = [unknown_notes(document.text, tokens_of(document.tokens)) for document in documents]
     document_warnings = (
         warning
@@ -432,7 +441,8 @@ def _mean_measures(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequen
 
 
 def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str, str]) -> DifferenceDocument:
-    """How the first measure of two documents differs, head by head. Raises InputError where they cannot be compared."""
+    """How the mean of the first measure differs between two `attn.effects/1` documents, b − a, head by head. names:
+    what a and b are called. Raises InputError where measures differ or no head is in both."""
     if a.measures[0] != b.measures[0]:
         raise InputError(
             "one document measures {measure}, the other {measure_2}",
@@ -461,7 +471,7 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
 
 
 def _head_difference(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
-    """How a head's mean differs between two sides, with its 95% interval.
+    """One head's difference of means, b − a, with its 95% interval (Welch). key: (attention, layer, head).
 
     Source of the interval: Welch, The generalization of Student's problem, 1947.
     """

@@ -55,7 +55,8 @@ QUERY = redeclare(
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """What is measured."""
+    """The options of `attn ablate` that say what is measured (`--measure`) and at which token or for which next
+    token."""
 
     measure: Annotated[
         str | None,
@@ -71,7 +72,8 @@ class MeasureOptions:
 
 
 def measures(options: MeasureOptions) -> tuple[Measure, ...]:
-    """The measures named, each once. Raises UsageError."""
+    """Parse `--measure` into measures ("vector", "logprob", "kl"), each once. Raises UsageError for unknown names and
+    options that do not go with them."""
     from attncli.features.effects.measures import MEASURES
 
     text = options.measure or ("vector" if options.target is None else "logprob")
@@ -97,7 +99,8 @@ PATIENCE = 3.0
 
 
 def foretell(environment: Environment, expected: CostEstimate, count: int) -> None:
-    """Say what a measurement will take, where that is long. count: tokens of the text."""
+    """Note the expected time and memory of a measurement that takes more than `PATIENCE` seconds. count: tokens of the
+    text."""
     if expected.seconds > PATIENCE:
         from attncli.draw.numbers import size_words
         from attncli.models.estimate import duration_words
@@ -122,7 +125,7 @@ WAYS = ("zero", "mean", "resample")
 
 @dataclass(frozen=True)
 class RemovalOptions:
-    """What is taken away."""
+    """The options of `attn ablate` that say what is taken away: heads, or a link, and what replaces them."""
 
     by: Annotated[str, model_option(help="What stands for a head: zero, mean, resample.", values=WAYS)] = "zero"
     reference: Annotated[
@@ -195,7 +198,7 @@ def ablate(
     link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
 
     def documents() -> Iterator[AblateDocument]:
-        """One document per text: what taking heads away, or cutting a link, changes in it."""
+        """Yield one `attn.ablate/1` document per text."""
         single = (output.json and not is_over_texts) or output.svg is not None or page.html is not None
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
@@ -311,7 +314,8 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
 
 
 def _reference_texts(environment: Environment, removal: RemovalOptions) -> str | Iterator[str] | None:
-    """The text, or texts, that what stands for a head comes from."""
+    """The text of `--reference`, or the lines of `--reference-file`, whose head outputs replace those taken away; None
+    without either."""
     if removal.reference_file is None:
         return removal.reference
     from attncli.cli.progress import foretell_waiting
@@ -375,7 +379,7 @@ def logits(
     single = output.json or output.svg is not None or page.html is not None
 
     def documents() -> Iterator[LogitsDocument]:
-        """One document per text: the parts that the logit of a token is the sum of."""
+        """Yield one `attn.logits/1` document per text."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)

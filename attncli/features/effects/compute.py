@@ -220,7 +220,8 @@ def logits(
 
 
 def _source_rows(values: Floats) -> list[LogitSource]:
-    """What a head adds from each token, the largest first; tokens that it brings nothing from are left out."""
+    """Convert one head's contributions by source token, [source], to document rows, the largest by size first, without
+    those that are 0."""
     order = np.argsort(-np.abs(values), kind="stable").tolist()
     return [LogitSource(source=source, value=float(values[source])) for source in order if values[source]]
 
@@ -321,8 +322,8 @@ def patch(
 
 
 def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
-    """What stands for a head, worked out once for any number of texts; arguments as of `ablate`. Other texts run here,
-    one after the other.
+    """What replaces a head's output, as `by` and `reference` of `ablate` say, computed once for any number of texts;
+    reference texts are run here, one after the other.
 
     Raises UsageError for another `by`, and where reference texts are missing or of no use.
     """
@@ -354,7 +355,8 @@ def _link_to_cut(
     unknown: bool,
     regions: Sequence[Region],
 ) -> CutLink:
-    """The link between the tokens that two references name; with `cross`, to a token of the other text."""
+    """The `CutLink` between the tokens that `link`, (query name, key name), refers to; with `cross`, the key is in the
+    source text."""
     queries = _named_positions(tokens, link[0], note, unknown=unknown, regions=regions)
     if not cross:
         return CutLink(queries, _named_positions(tokens, link[1], note, unknown=unknown, regions=regions))
@@ -374,7 +376,7 @@ def _named_positions(
     unknown: bool,
     regions: Sequence[Region] = (),
 ) -> tuple[int, ...]:
-    """The positions that a reference names: of a token, a span or a region."""
+    """The token positions that `reference` names: a token, a span of words or a region of the text."""
     of_region = region_tokens(regions, reference, note)
     return tuple(range(*choose_span(tokens, reference, note, unknown=unknown))) if of_region is None else of_region
 
@@ -389,8 +391,9 @@ def _tell_cost(
     predicts: bool,
     compared: int = 0,
 ) -> None:
-    """Tell `on_cost` what taking these heads away will take in a text of `count` tokens. predicts: whether next tokens
-    are measured. compared: how many of the heads, at most, are compared with random changes."""
+    """Call `on_cost` with the estimated cost of taking these heads away in a text of `count` tokens; nothing for models
+    that run whole. predicts: whether next tokens are measured. compared: at most how many heads are compared with
+    random changes."""
     if model.own_layers:
         chosen_places, free = places(model.spec, heads), free_memory().bytes if memory is None else memory
         size = SweepSize(model.spec, count, model.backend.dtype, predicts)

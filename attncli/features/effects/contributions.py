@@ -50,7 +50,7 @@ Side: TypeAlias = Literal["both", "query", "key"]
 
 
 class Link(Struct, frozen=True):
-    """A head's link: in which attention, from which query to which key."""
+    """One attention weight: layer, attention ("self" or "cross"), head, and the positions of query and key."""
 
     layer: int
     kind: Kind
@@ -60,8 +60,9 @@ class Link(Struct, frozen=True):
 
 
 class LinkPart(Struct, frozen=True):
-    """A part of a score. stream: the part of the residual stream; None for what the position adds. side: whose stream
-    it is a part of; "both" where query and key are tokens of one text."""
+    """One term of an attention score. stream: the part of the residual stream that it comes from; None for what the
+    position encoding adds. side: whether that stream is the query's or the key's token's; "both" where the two are
+    tokens of one text."""
 
     kind: LinkPartKind
     stream: StreamPart | None
@@ -69,7 +70,7 @@ class LinkPart(Struct, frozen=True):
 
 
 class RowScores(Struct, frozen=True, eq=False):
-    """One row of a head's scores, over the keys that it may see.
+    """One head's scores and weights for one query, over the keys in the mask's range.
 
     keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft cap. added: what the
     position adds after it. weights: of each, 0 where hidden. visible: booleans. All [key]. sink: the head's learned
@@ -88,7 +89,8 @@ class RowScores(Struct, frozen=True, eq=False):
     gate: Floats | None = None
 
     def weights_without(self, removed: Floats, added: Floats | float = 0.0) -> Floats:
-        """The weights, [..., key], with `removed` off the scores, and `added` off what the position adds."""
+        """The row's softmax weights, [..., key], after subtracting `removed` from the scores before the soft cap and
+        `added` from what the position encoding adds."""
         scores = self.scaled - removed
         if self.softcap is not None:
             scores = self.softcap * np.tanh(scores / self.softcap)
@@ -96,7 +98,8 @@ class RowScores(Struct, frozen=True, eq=False):
 
 
 class Contributions(Struct, frozen=True, eq=False):
-    """A link's score, taken apart.
+    """A link's attention score split into parts of the residual stream. Its *advantage* is the score of the link's key
+    less the row's mean score under the weights, or less that of another key.
 
     parts: in the order of the model. query_sums, key_sums: of each part its contribution to the score with each key, as
     part of the query over all parts of the key, and the other way round, [part, key]. queries, keys: what each part
@@ -116,32 +119,34 @@ class Contributions(Struct, frozen=True, eq=False):
 
     @property
     def place(self) -> int:
-        """Where the link's key stands among the row's keys."""
+        """The index of the link's key among the row's keys."""
         return int(np.flatnonzero(self.row.keys == self.link.key)[0])
 
     @property
     def score(self) -> float:
-        """The score of the run, before a soft cap, with what the position adds."""
+        """The link's score in the run: before a soft cap, plus what the position encoding adds."""
         return float(self.row.scaled[self.place] + self.row.added[self.place])
 
     @property
     def weight(self) -> float:
-        """The weight that the link has in the run."""
+        """The link's attention weight in the run, 0 to 1."""
         return float(self.row.weights[self.place])
 
     def centre(self, sums: Floats, than: int | None = None) -> Floats:
-        """Contributions to scores, [..., key], as contributions to the advantage of the link's key: over what the row
-        expects, or over the key number `than`."""
+        """Turn contributions to the row's scores, [..., key], into contributions to the advantage, [...]: the link's
+        key less the weighted mean over the row, or less the key at position `than`."""
         if than is None:
             return np.asarray(sums[..., self.place] - sums @ self.row.weights)
         return np.asarray(sums[..., self.place] - sums[..., self._key_place(than)])
 
     def total(self, than: int | None = None) -> float:
-        """The advantage of the link's key, by the run's own scores."""
+        """The link's advantage from the run's own scores: over the row's weighted mean, or over the key at position
+        `than`."""
         return float(self.centre(self.row.scaled + self.row.added, than))
 
     def pairs(self, than: int | None = None) -> Floats:
-        """What each pair of a part of the query and a part of the key adds to the advantage, [part, part]."""
+        """What each pair of a query part and a key part adds to the advantage, [query part, key part]; over the key at
+        position `than`, None for the row's weighted mean."""
         keys = self._centre_vectors(self.keys, than)
         table: Floats = self.scale * (self.queries @ keys.T)
         for index, part in enumerate(self.parts):
@@ -159,8 +164,8 @@ class Contributions(Struct, frozen=True, eq=False):
         return table
 
     def weights_without(self) -> dict[str, Floats]:
-        """The link's weight with each part taken from the query's side alone, from the key's side at this key alone,
-        and at all keys, [part]; NaN where a part has no such side."""
+        """The link's weight with each part removed, [part], by where from: "query", "key" (the link's key alone) and
+        "all_keys"; NaN where a part has no such side."""
         at_key = np.zeros_like(self.key_sums)
         at_key[:, self.place] = self.key_sums[:, self.place]
         weights = {
@@ -179,7 +184,7 @@ class Contributions(Struct, frozen=True, eq=False):
         return weights
 
     def _key_place(self, key: int) -> int:
-        """Where a key that the query sees stands among the row's keys. Raises InputError for a hidden one."""
+        """The index of a key position among the row's keys. Raises InputError for one that the mask hides."""
         places = np.flatnonzero((self.row.keys == key) & self.row.visible)
         if not len(places):
             raise InputError(
@@ -189,7 +194,8 @@ class Contributions(Struct, frozen=True, eq=False):
         return int(places[0])
 
     def _centre_vectors(self, vectors: Floats, than: int | None) -> Floats:
-        """What parts make in the head's space, [part, key, dim], for the link's key over the others, [part, dim]."""
+        """Key vectors of each part, [part, key, dim], as the link's key less the row's weighted mean, or less the key
+        at position `than`: [part, dim]."""
         if than is not None:
             return np.asarray(vectors[:, self.place] - vectors[:, self._key_place(than)])
         expected = np.stack([self.row.weights @ part for part in vectors])
@@ -197,12 +203,13 @@ class Contributions(Struct, frozen=True, eq=False):
 
     @property
     def _bias_index(self) -> int:
-        """Where the head's own bias stands among the parts."""
+        """The index, among the parts, of the head's own query and key biases."""
         return next(index for index, part in enumerate(self.parts) if _is_own_bias(part.stream))
 
 
 class HeadSpace(Struct, frozen=True, eq=False):
-    """What becomes of a head's queries and keys in this run. query: of the link's query alone; keys: of the row's.
+    """How the residual stream becomes one head's query and keys in this run, with norms and rotations frozen. query:
+    for the link's query; keys: for the row's keys.
 
     tails: of the readings of both. passed: of both, the heads before the link's; empty where nobody asks by token.
     """
@@ -215,8 +222,8 @@ class HeadSpace(Struct, frozen=True, eq=False):
 
 
 class PassedHeads(Struct, frozen=True, eq=False):
-    """The heads of an attention, with what a later head receives of them. entering: what entered the attention,
-    [token, width]; the rest is what `HeadEvent` says."""
+    """The heads of one attention before the link's layer, and how their outputs reach the link's query or keys.
+    entering: what entered that attention, [token, width]; other fields as in `HeadEvent`."""
 
     layer: int
     kind: Kind
@@ -228,8 +235,8 @@ class PassedHeads(Struct, frozen=True, eq=False):
 
 
 class _Passing:
-    """Keeps the heads that pass, by receiver: little beside the parts that they would be, and what weights and values
-    are made from again."""
+    """Collects `PassedHeads` for the queries' and the keys' receiver: what is needed to split heads by source token
+    later, in little memory."""
 
     def __init__(self) -> None:
         self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []
@@ -245,12 +252,12 @@ class _Passing:
 
 
 def _is_own_bias(part: StreamPart | None) -> bool:
-    """Whether a part is `own_bias`."""
+    """Whether a part is the one that `own_bias` returns."""
     return part is not None and part.kind == "bias" and part.place == "qk"
 
 
 def own_bias(link: Link) -> StreamPart:
-    """The part that the biases and norms of the head's own queries and keys are."""
+    """The part for what the biases and norms of the head's own query and key projections add to a score."""
     return StreamPart("bias", link.layer, link.kind, link.head, place="qk")
 
 
@@ -263,7 +270,8 @@ def contributions(
     follower: Follower | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Contributions:
-    """Split a link's score into the parts of the residual stream that it is the sum of.
+    """Split a link's attention score into the parts of the residual stream (embeddings, earlier heads, feed-forward
+    parts, biases) that it is the sum of.
 
     by_layer: whether the heads of a layer are one part. by_token: whether what `source_parts` needs is kept. follower:
     whom the text's run through all layers is told to. progress: told the share done. Raises InputError where the mask
@@ -321,7 +329,8 @@ def _visible_keys(attention: Attention, query: int, count: int) -> slice:
 def _source_reading(
     model: Model, backend: Backend, receiver: Receiver, source: Array, split: HeadSplit, passing: _Passing | None
 ) -> Reading:
-    """What the other text's stream makes of keys; captured states are one part."""
+    """What each part of the source text's stream adds to the head's keys in cross-attention; captured encoder states
+    count as one part."""
     if model.encoder is None:
         values = known_numbers(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
@@ -333,8 +342,8 @@ def _source_reading(
 def _row_scores(
     text: SweepText, part: LayerAttention, link: Link, x: Array, source: Array, rows: slice
 ) -> tuple[RowScores, RelativeVectors | None, Floats]:
-    """The row of the link's query as the run has it, and what meets it besides the stream: vectors of relative
-    positions, and learned keys, [key, dim]."""
+    """One head's `RowScores` for the link's query, its relative-position vectors (None without), and its learned keys,
+    [key, dim]."""
     backend, context, attention = text.backend, text.context(), part.spec
     memory = None if link.kind == "self" else source
     parts = project(part, x, memory, context, link.layer)
@@ -374,7 +383,8 @@ def _row_scores(
 
 
 def _gate(part: LayerAttention, x: Array, head: int) -> Floats | None:
-    """How much of each entry a head's gate lets through to one query, [v_dim]; None without a gate. x: [width]."""
+    """The values, 0 to 1, by which a head's gate multiplies its output for one query, [v_dim]; None without a gate. x:
+    what enters the attention at the query, [width]."""
     attention = part.spec
     if not attention.gated:
         return None
@@ -393,7 +403,8 @@ def _combine_readings(
     relative: RelativeVectors | None,
     learned: Floats,
 ) -> Contributions:
-    """A link's contributions: both sides' parts in one list, and their products."""
+    """Build the `Contributions` of a link from what each part adds to the query and to the keys. readings: (query's,
+    keys')."""
     frozen = space.query, space.keys
     sides: tuple[Side, Side] = ("both", "both") if link.kind == "self" else ("query", "key")
     parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
@@ -466,8 +477,9 @@ SOURCES = 4000
 
 
 class SourcePart(NamedTuple):
-    """What a head brought from one token: its sides of the advantage, None for one that it has none of, and the link's
-    weight without it, by "query", "key" and "all_keys", which is not told of several tokens."""
+    """What a head copied from one source token adds to the advantage through the query and through the keys (None for a
+    side it has no part in), and the link's weight without it by "query", "key" and "all_keys"; empty for several tokens
+    taken together."""
 
     part: LinkPart
     query_side: float | None
@@ -476,8 +488,9 @@ class SourcePart(NamedTuple):
 
 
 def source_parts(text: SweepText, whole: Contributions, than: int | None = None) -> dict[LinkPart, list[SourcePart]]:
-    """Each head's part split by source token, by the head's part. Sources that bring nothing are left out; those that
-    are not among the strongest of all heads are one part, whose place is "rest".
+    """Split each earlier head's contribution to the advantage by the token whose value it carried; returns the list per
+    head. Tokens that bring nothing are left out, and all but the strongest `SOURCES` are summed in one part with place
+    "rest".
 
     whole: with what is kept for a split by token. What a head brings from a token needs the queries and keys that the
     run ended with, so that each attention is made again from what entered it then, one at a time.
@@ -500,16 +513,16 @@ def source_parts(text: SweepText, whole: Contributions, than: int | None = None)
 
 
 class _SourceSide(NamedTuple):
-    """What a head brings to one side, by source: to the advantage, [source]; the link's weight without it by name, of
-    the sources that may be told alone."""
+    """What a head brings to the query or to the keys, by source token: its contribution to the advantage, [source], and
+    the link's weight without it by name, for the sources listed alone."""
 
     centred: Floats
     weights_without: dict[str, Floats]
 
 
 class _SourceHead(NamedTuple):
-    """What a head brings by source. sides: by their numbers. brings: whether it brings anything, [source]; alone: the
-    sources that may be told alone, ascending."""
+    """What one earlier head adds to the advantage by source token. sides: 0 the query's, 1 the keys'. brings: whether a
+    source adds anything, [source]; alone: positions of the sources listed one by one, ascending."""
 
     sides: dict[int, _SourceSide]
     brings: Floats
@@ -517,20 +530,21 @@ class _SourceHead(NamedTuple):
 
     @property
     def sizes(self) -> Floats:
-        """How much each source brings, to either side."""
+        """The absolute contribution of each source, summed over both sides, [source]."""
         return np.asarray(np.sum([np.abs(side.centred) for side in self.sides.values()], 0))
 
 
 class _Carried(NamedTuple):
-    """What a head brings to one side. weights: with which it looks at each source, [row, source], times what becomes of
-    each row on the way; values: what it takes from each source as the side reads it, [source, dim]."""
+    """One route from a head's source tokens to a side. weights: attention weights times the factors on the way, [row,
+    source]; values: each source's value mapped into the query or key space, [source, dim]."""
 
     weights: Floats
     values: Floats
 
 
 class _SourceSplit:
-    """What heads bring by source, one attention after the other. sides: 0 where a receiver reads queries, 1 for keys.
+    """Accumulates what earlier heads contribute by source token, one attention after the other. sides: which are split,
+    0 for the query, 1 for the keys.
 
     What a source adds to the advantage is a product of two vectors, what it does to each score of the row a table of
     all sources and keys: that is made of those alone that are among the strongest so far.
@@ -562,8 +576,8 @@ class _SourceSplit:
         self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 
     def add_attention(self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]) -> None:
-        """Split by source token what each head of one attention brings to the link. heads: the same heads, once for
-        each side that receives them."""
+        """Split what each head of one attention contributes by source token. heads: that attention as it reaches each
+        of `sides`, in their order."""
         layer, kind, entering = heads[0].layer, heads[0].kind, heads[0].entering
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
         weights, values = known_numbers(self._backend, stages["weights"]), known_numbers(self._backend, stages["v"])
@@ -589,8 +603,9 @@ class _SourceSplit:
         apart: Floats | None,
         gate: Floats | None,
     ) -> Iterator[_Carried]:
-        """What a head carries to a side; rows of tokens whose values come from elsewhere carry those. gate: how much of
-        each entry is let through to each token, [token, v_dim], entry by entry then; None for all of it."""
+        """Yield how a head's values reach a side; global tokens, whose values (`apart`) have a projection of their own,
+        are a second route. gate: factors on the head's output, [token, v_dim], then one route per entry; None for no
+        gate."""
         rows = self._whole.space.receivers[side].rows
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.norm_count]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
@@ -608,7 +623,7 @@ class _SourceSplit:
             yield _Carried(table * gate[rows, part], values[:, part] @ matrix[part])
 
     def _sum_routes(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
-        """What a head brings by source token, from the routes on which it reaches each side."""
+        """Sum a head's routes by source token. routes: by side, 0 the query's, 1 the keys'."""
         brings = np.any(
             [route.weights.any(0) & route.values.any(-1) for carried in routes.values() for route in carried], 0
         )
@@ -627,11 +642,11 @@ class _SourceSplit:
 
     @property
     def _least(self) -> float:
-        """The least that a source must bring to be among the strongest so far."""
+        """The smallest contribution among the strongest `SOURCES` so far; 0 while there are fewer."""
         return float(self._strongest.min()) if len(self._strongest) == SOURCES else 0.0
 
     def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:
-        """What each source adds to the advantage, [source]."""
+        """What each source token adds to the advantage through one side, [source], from the routes to it."""
         gains = self._to_advantage[side]
         return np.asarray(
             sum(((route.weights.T @ gains.astype(route.weights.dtype)) * route.values).sum(-1) for route in carried),
@@ -639,7 +654,8 @@ class _SourceSplit:
         )
 
     def _weights_without(self, side: int, carried: Sequence[_Carried], sources: Floats) -> dict[str, Floats]:
-        """The link's weight without each of some sources, by name."""
+        """The link's weight with each of these sources removed from one side, [source], by "query", or "key" and
+        "all_keys"."""
         whole, row = self._whole, self._whole.row
         of_entry = self._of_entry[side].T
         # what each adds to each score of the row, [source, key]
@@ -657,11 +673,11 @@ class _SourceSplit:
         return {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
 
     def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
-        """By each head's part: what it brought from each source token."""
+        """Each head's contributions by source token, as parts of this side."""
         return {LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads}
 
     def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:
-        """What one head brought: each token that is shown alone, after all others as one part."""
+        """Yield one head's contributions: the weak sources first, summed as "rest", then one for each strong source."""
         head = self._heads[part]
         sides, alone = head.sides, head.brings & (head.sizes >= self._least)
         without = {name: values for side in sides.values() for name, values in side.weights_without.items()}

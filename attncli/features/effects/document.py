@@ -233,7 +233,8 @@ class EffectRow(AttentionHead, frozen=True, kw_only=True):
 
 
 def reading_of(row: EffectRow | Measures, name: Reading) -> float | None:
-    """A number of what changed; None where it is undefined, or was not measured."""
+    """A number of a row by name ("cosine", "norm", "logprob" or "kl"); None where it is undefined, or was not
+    measured."""
     part = row.vector if name in ("cosine", "norm") else row
     value: float | UnsetType | None = UNSET if part is UNSET else getattr(part, name)
     return None if value is UNSET else value

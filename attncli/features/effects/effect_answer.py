@@ -100,7 +100,8 @@ def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
 
 @capitalize_sentences
 def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
-    """What `attn find --effect` says: in which head cutting the link changes most, and in all of them."""
+    """The answer of `attn find --effect`: in which head cutting the found link changes the measure most, and what
+    cutting it in all heads changes."""
     effects = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
     if not effects:
         return
@@ -117,7 +118,8 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
 
 
 def subject(document: AblateDocument, view: View) -> str:
-    """What is measured: a token's vector, the mean of all, a prediction."""
+    """What an ablation measures, as a noun phrase: a token's vector, the mean of all vectors, a log-probability or a
+    next-token distribution."""
     first = document.measures[0]
     if first != "vector":
         return say(view, SUBJECTS["every" if document.every else first], token=_target_word(document, view))
@@ -128,6 +130,7 @@ def subject(document: AblateDocument, view: View) -> str:
 
 
 def _last_token(place: TokenPlace) -> int:
+    """The position of the last token measured at: that of a span, else of the only token."""
     return place.token if place.last is UNSET else place.last
 
 
@@ -191,7 +194,8 @@ LINK_SENTENCES = {
 
 
 def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], view: View) -> list[str]:
-    """A head that looks at the same key as the first about as much, and hardly matters."""
+    """One sentence on a head that looks at the same key as the most important one about as much but hardly changes the
+    measure; empty where there is none."""
     first = effects[0]
     if first.looks is None or document.tokens[first.looks.key].special or document.tokens[first.looks.key].unknown:
         return []
@@ -216,7 +220,8 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
 
 
 def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
-    """That the largest effect is no more than a random change makes, where that is so."""
+    """One sentence where the largest effect is no more than `ABOVE` times that of a random change of the same size;
+    else empty."""
     if first.random is None:
         return []
     random_size = effect_size(first.random, document)
@@ -227,7 +232,8 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:
-    """The sentence tinted by what the head that matters most looks at, and what the numbers say."""
+    """The text tinted by where the most important head looks, or by the cut link's weight, and the answer in sentences
+    below it."""
     tokens, effects = document.tokens, document.effects
     shares, queries, tint = [0.0] * len(tokens), range(0), message("tint: the word looked at most in {head}")
     first = effects[0] if effects else None
@@ -261,7 +267,7 @@ WHOLE = 200
 
 
 def grid(numbers: Sequence[tuple[int, int, float | None]], view: View, title: str, *, signed: bool) -> Lines:
-    """A number of every layer and head, as (layer, head, number); nothing for one layer, or for one head.
+    """Draw a layer × head grid of (layer, head, number) triples; no lines for a single layer or a single head.
 
     signed: whether numbers below 0 mean the opposite.
     """
@@ -283,7 +289,8 @@ def grid(numbers: Sequence[tuple[int, int, float | None]], view: View, title: st
 def grids(
     numbers_by_kind: Mapping[str, Sequence[tuple[int, int, float | None]]], view: View, title: str, *, signed: bool
 ) -> Lines:
-    """The grid of each kind of attention, `self` and `cross`; that of cross-attention says so beside the other."""
+    """Draw one layer × head grid for each attention, "self" and "cross", that has numbers: (layer, head, number)
+    triples."""
     cross = say(view, "{title} · cross-attention", title=title) if numbers_by_kind.get("self") else title
     titles = {"self": title, "cross": cross}
     grids_drawn = (
@@ -309,7 +316,8 @@ WORDS = ("", message("95% interval"), message("looks most at"))
 
 
 def bars(sizes: Sequence[float], columns: Iterable[Sequence[str]], view: View, longest: int) -> list[str]:
-    """Bars of these sizes, the largest of `longest` cells, or of the room that the other columns of a table leave."""
+    """One bar of text for each size; the largest has `longest` cells, or as many as the other columns of the table
+    leave free."""
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in columns)
     length, largest = min(max(room, SHORTEST), longest), max(sizes, default=0.0)
     return [bar(one_size / largest if largest else 0.0, length, ascii=view.ascii) for one_size in sizes]
@@ -325,8 +333,8 @@ def heads_table(
     sizes: Sequence[float] = (),
     longest: int = 0,
 ) -> Lines:
-    """The table of heads that are shown, and how many of `count` are not. columns: what stands behind a head's name, by
-    the English title; "" holds bars of `sizes`, the largest of `longest` cells."""
+    """A table of the heads shown, with a line that tells how many of `count` are not. columns: by English title, the
+    cells behind the head's name; "" puts in bars of `sizes`, the largest `longest` cells long."""
     names = {message("head"): [short_name(head) for head in heads], **columns}
     titles = [say(view, name) for name in names]
     if "" in columns:
@@ -383,7 +391,8 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
 
 
 def lens_sentences(document: LogitsDocument, view: View) -> list[str]:
-    """From where on the target comes first, to the end; that it never does."""
+    """The logit lens in sentences: from which layer on the target is the likeliest next token to the end, or that it
+    never is."""
     if document.lens is UNSET or not document.lens:
         return []
     target = quoted_word(document.target.text, view)

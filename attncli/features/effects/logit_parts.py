@@ -28,8 +28,8 @@ PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
 
 
 class LogitTerm(Struct, frozen=True):
-    """One part: the embedding, positions included, one head, what a layer has beside its heads or in their place, a
-    layer's feed-forward part, or biases of a layer.
+    """The name of one part of the model that adds to a logit: the embedding (with positions), a head, a layer's mixer
+    (what stands beside or in place of its heads), its feed-forward part, or its biases.
 
     layer: None for the embedding, and for the biases of the final norm and the head. attention, head: of a head.
     """
@@ -41,9 +41,10 @@ class LogitTerm(Struct, frozen=True):
 
 
 class Attribution(Struct, frozen=True, eq=False):
-    """What each part adds to the logit of `target`, or to the difference of two. logit: the own one, before a soft cap;
-    parts sum to it. softcap: that bound, None for none. looks: per head the key that the token looks at most, and its
-    weight. by_entry: what each entry of a chosen head's mixed values adds, [v_dim]; empty without one."""
+    """What each part adds to the logit of `target`, or to its difference from another's. logit: that logit or
+    difference in the run before a soft cap, which the parts sum to. softcap: the cap's bound, None for none. looks: per
+    head, (key, weight) that the token attends to most. by_entry: what each entry of a chosen head's output before W_O
+    adds, [v_dim]; empty without a chosen head."""
 
     parts: Sequence[tuple[LogitTerm, float]]
     logit: float
@@ -54,20 +55,20 @@ class Attribution(Struct, frozen=True, eq=False):
 
 
 class _StreamTerms(Struct, frozen=True, eq=False):
-    """The residual stream at one token as a sum of parts, each a vector, [width]. by_entry: what becomes of the rows of
-    a chosen head's output matrix, [v_dim, width], which is no part; none before that head writes."""
+    """One token's residual stream as a sum of parts, each a vector, [width]. by_entry: the columns of a chosen head's
+    W_O, [v_dim, width], taken through the same norms; empty until that head has written."""
 
     parts: list[LogitTerm] = field(default_factory=list)
     vectors: list[Floats] = field(default_factory=list)
     by_entry: list[Floats] = field(default_factory=list)
 
     def add(self, part: LogitTerm, vector: Floats) -> None:
-        """Add a part with its vector, [width]."""
+        """Append a part with the vector that it adds to the stream, [width]."""
         self.parts.append(part)
         self.vectors.append(vector)
 
     def join(self, branch: _StreamTerms, scale: float) -> None:
-        """Add what a branch of a layer writes, times `scale`."""
+        """Append the parts of a layer's branch (attention or feed-forward), each vector times `scale`."""
         for part, vector in zip(branch.parts, branch.vectors, strict=True):
             self.add(part, vector * scale)
         self.by_entry.extend(vectors * scale for vectors in branch.by_entry)
@@ -75,7 +76,8 @@ class _StreamTerms(Struct, frozen=True, eq=False):
     def apply_norm(
         self, norm: Norm, entering: Floats, weight: Floats | None, bias: Floats | None, layer: int | None
     ) -> None:
-        """Every part through a norm with the statistics of `entering`, [width]; its bias is a part of its own."""
+        """Take every part through a norm, in place, with the mean and variance of `entering`, [width]; the norm's bias
+        becomes a part of its own."""
         self.vectors[:] = apply_frozen_norm(norm, entering, weight, np.stack(self.vectors))
         self.by_entry[:] = [apply_frozen_norm(norm, entering, weight, vectors) for vectors in self.by_entry]
         if bias is not None:
@@ -83,7 +85,8 @@ class _StreamTerms(Struct, frozen=True, eq=False):
 
 
 def apply_frozen_norm(norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats) -> Floats:
-    """Vectors, [part, width], through the linear part of a norm with the statistics of `entering`, [width]."""
+    """Apply a norm to vectors, [part, width], as a linear map: with the mean and variance of `entering`, [width], in
+    place of their own; without its bias."""
     width = entering.shape[-1]
     if norm.kind == "layer":
         entering = entering - entering.sum() / width
@@ -116,7 +119,7 @@ def attribute(text: SweepText, position: int, target: int | None, versus: int | 
 
 
 class Attributor:
-    """Follows a text through its layers and takes a logit apart at their end.
+    """Observes the layers of a run one by one and then splits a logit into what each part of the model adds.
 
     chosen: a head of which it is also told what each entry of its values adds; None for none. Raises UnsupportedError
     for a model without a linear output head.
@@ -138,11 +141,12 @@ class Attributor:
         self._stream.add(LogitTerm("embedding"), self._vector(embeddings))
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep the token's row of an activation."""
+        """Keep one token's row of an activation, named `what`, until its layer is added."""
         self._activations[what] = self._vector(array)
 
     def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
-        """Add a layer's parts, as `run_block` adds its branches, and note where its heads look."""
+        """Add a layer's parts to the token's residual stream, in the order in which `run_block` adds its branches, and
+        record where its heads look."""
         stream, activations, scale = self._stream, self._activations, block.branch_scale
 
         def apply_norm(place: Place, terms: _StreamTerms) -> None:
@@ -181,7 +185,8 @@ class Attributor:
         activations.clear()
 
     def _head_terms(self, weights: Weights, trace: LayerTrace, kind: Kind) -> _StreamTerms:
-        """What each head of an attention writes, z·W_O, and the bias of W_O; notes where each looks most."""
+        """The vectors that each head of an attention writes, z·W_O, and the bias of W_O, as parts; also records the key
+        that each attends to most."""
         backend, position = self._text.backend, self._position
         terms, prefix = _StreamTerms(), "attn" if kind == "self" else "cross"
         mixed = float64(backend, head_outputs(trace.stages))[:, position]
@@ -202,7 +207,8 @@ class Attributor:
         return terms
 
     def on_end(self, hidden: Array) -> None:
-        """Take the vectors that leave the last layer, [token, width]."""
+        """Keep the token's vector of those that leave the last layer, [token, width], and take the parts through the
+        final norm."""
         text, norm = self._text, self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)
         self._hidden = hidden[self._position : self._position + 1]
@@ -233,14 +239,14 @@ class Attributor:
         )
 
     def _vector(self, array: Array) -> Floats:
-        """The token's vector among those of all tokens, [token, width]."""
+        """The measured token's row of an array [token, width], as float64."""
         return float64(self._text.backend, array[self._position])
 
 
 def logit_sources(text: SweepText, position: int, target: int, versus: int | None) -> dict[LogitTerm, Floats]:
-    """What each head adds from each token that it looks at, [source]: A_ij·v_j·W_O through the frozen norms to the
-    logit of `target`, or its difference from that of `versus`. Learned keys come after the tokens; a head's sources
-    sum to its part of `attribute`.
+    """What each head adds to a logit from each token that it attends to, [source], by head: A_ij·v_j·W_O through frozen
+    norms to the logit of `target`, or its difference from that of `versus`. Learned keys come after the tokens; a
+    head's sources sum to its part of `attribute`.
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
@@ -269,8 +275,8 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
 
 
 def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[Floats, float]:
-    """What the finished vector is multiplied with for the logit of `target`, [width], less that of `versus` where there
-    is one; and what is added to it."""
+    """The vector, [width], whose product with the final normed vector is the logit of `target` (less that of `versus`
+    where given), and the constant that is added to the product."""
     backend, head, outer = text.backend, text.model.spec.head, text.model.store.outer(text.backend)
     assert head is not None
     matrix = unembedding(head, outer)
@@ -290,18 +296,18 @@ def logit_direction(text: SweepText, target: int, versus: int | None) -> tuple[F
 
 
 def float64(backend: Backend, array: Array) -> Floats:
-    """An array in NumPy as float64."""
+    """Convert a backend's array to a NumPy array of float64."""
     return np.asarray(backend.numpy(array), np.float64)
 
 
 def role_numbers(backend: Backend, weights: Weights, role: str) -> Floats | None:
-    """The weights of a role, such as "attn.o.bias", as float64; None where the model has none."""
+    """A weight array of the model by its role, such as "attn.o.bias", as float64; None where the model has none."""
     array = weights(role)
     return None if array is None else float64(backend, array)
 
 
 def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTerm, float]]:
-    """Each part once, in the order of the model: biases of one layer are one part."""
+    """Sum the values of equal parts (biases of one layer are one part) and sort them in the order of the model."""
     by_term: dict[LogitTerm, float] = {}
     for part, value in parts:
         by_term[part] = by_term.get(part, 0.0) + value
@@ -309,7 +315,7 @@ def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTe
 
 
 def _model_order(part: LogitTerm) -> tuple[int, int, bool, int]:
-    """Where a part comes in the order of the model, to sort by."""
+    """The sort key that puts parts in the order of the model: by layer, kind, self before cross, head."""
     layer = (-1 if part.kind == "embedding" else 10**9) if part.layer is None else part.layer
     return layer, get_args(PartKind).index(part.kind), part.attention == "cross", part.head or 0
 
@@ -319,8 +325,8 @@ MOST_LENS = 5
 
 
 def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
-    """What the vectors of one token would say next: those that enter each layer, those after its attention, and those
-    that leave the last layer, all through the model's own final norm and output head.
+    """The logit lens of one token: the likeliest next tokens read from its vectors before each layer, after each
+    attention and after the last layer, through the model's final norm and output head.
 
     Args:
         text: The text on its model, which has an output head.

@@ -30,8 +30,8 @@ LONGEST_ID = 12
 
 
 def target_id(model: Model, name: str) -> int:
-    """The id of the one entry that a name stands for: `id:N`, or a word, as it stands after a blank before as it
-    stands at the start of a text.
+    """The vocabulary id that `name` stands for: `id:N`, or a word that is a single token, first tried with a blank
+    before it, then as at the start of a text.
 
     Raises InputError where it is several pieces, naming them, or no entry; UsageError for a malformed id;
     UnsupportedError for a model that predicts no token.
@@ -78,7 +78,7 @@ def target_id(model: Model, name: str) -> int:
 
 
 def target_ids(model: Model, target: str) -> list[int]:
-    """The ids of an answer: of one entry as `target_id` finds it, else of the pieces of a text.
+    """The vocabulary ids of an answer: one where `target_id` finds one, else those of the tokens of the text.
 
     Raises as `target_id`, and InputError for a text with words that the vocabulary does not have.
     """
@@ -92,14 +92,14 @@ def target_ids(model: Model, target: str) -> list[int]:
 
 
 def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
-    """Tokens that stand after those of the text."""
+    """The tokens of these vocabulary ids, with positions that continue the text's."""
     if not ids:  # a tokenizer need not have any
         return []
     return [replace(token, index=len(tokens) + token.index) for token in model.tokenizer.ids_to_tokens(ids)]
 
 
 def target_token(model: Model, number: int) -> TargetToken:
-    """An entry of the vocabulary, by its number, as documents hold it: id and text."""
+    """The vocabulary entry `number` as documents hold it: id and text."""
     (token,) = model.tokenizer.ids_to_tokens([number])
     return TargetToken(id=number, text=token.text)
 
@@ -116,7 +116,8 @@ VECTORS_AT_ONCE = 256
 
 
 def refuse_overflow(backend: Backend, vectors: Array) -> None:
-    """Raise InputError where the model's own vectors are not all finite: nothing can be measured against them."""
+    """Raise InputError where vectors of the unchanged run are not all finite, so that no change can be measured against
+    them."""
     if not np.isfinite(np.asarray(backend.numpy(vectors), np.float64)).all():
         raise InputError(
             "the model's own numbers leave the range of {dtype}",
@@ -126,34 +127,37 @@ def refuse_overflow(backend: Backend, vectors: Array) -> None:
 
 
 class Reader(Protocol):
-    """Reads numbers off the ends of branches. target: the token that they are about; None for none."""
+    """Computes measures from the last layer's output of changed runs ("branches", one per changed head). target: the
+    vocabulary id that they are about; None for none."""
 
     target: int | None
 
     @property
     def baseline(self) -> Readings:
-        """The readings of the unchanged run, [1]."""
+        """The measures of the unchanged run by name, each [1]."""
 
     def read(self, after: Array) -> Readings:
-        """The numbers of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
+        """The measures of changed runs by name, each [branch]. after: what leaves the last layer, [branch, token,
+        width]."""
 
 
 class SweepReading(Protocol):
-    """What is read off, and where."""
+    """What a sweep measures, at which tokens; makes the `Reader` that does it."""
 
     @property
     def predicts(self) -> bool:
         """Whether next tokens are measured."""
 
     def rows(self, count: int) -> slice:
-        """The tokens of a text of `count` whose last vectors are needed."""
+        """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """Ready to read. hidden: what leaves the last layer of the text's own run, [token, width], from `first` on."""
+        """Make the reader that measures changed runs against the unchanged one. hidden: the unchanged run's last-layer
+        output, [token, width], from token `first` on."""
 
 
 class MeasureRequest(Struct, frozen=True):
-    """What is measured, and where.
+    """Which measures are taken of a run, and at which tokens.
 
     positions: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
     predicted. target: its id, None for the own run's first choice. every: whether the log-probability is the mean over
@@ -180,9 +184,9 @@ class MeasureRequest(Struct, frozen=True):
         target: str | None,
         every: bool,
     ) -> MeasureRequest:
-        """What is asked of a text by these names. query: the tokens to measure at; None for the last one's prediction
-        and the vectors of `usual`, or where that is None too those of `measured_at`. target: as for `target_ids`, of
-        several tokens at the end of a text that is read from left to right; else as for `target_id`."""
+        """Build the request from names. query: positions to measure at; None: next token after the last one, vectors at
+        `usual`, or at `measured_at` where that is None too. target: a vocabulary entry, as for `target_id`, or, after
+        the last token of a decoder, an answer of several tokens, as for `target_ids`."""
         position = len(tokens) - 1 if query is None else query[-1]
         answer: list[int] = []
         if target is not None:
@@ -200,7 +204,7 @@ class MeasureRequest(Struct, frozen=True):
 
     @property
     def answer(self) -> tuple[int, ...]:
-        """The ids of an answer of several tokens; none otherwise."""
+        """The vocabulary ids of an answer of several tokens; empty otherwise."""
         return () if self.every else self.following
 
     @property
@@ -209,7 +213,7 @@ class MeasureRequest(Struct, frozen=True):
         return bool({"logprob", "kl"} & set(self.measures))
 
     def rows(self, count: int) -> slice:
-        """The tokens of a text of `count` whose last vectors are needed."""
+        """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
         places = set(self.positions) if "vector" in self.measures else set()
         if self.every and "logprob" in self.measures:
             places |= set(range(count))
@@ -220,12 +224,14 @@ class MeasureRequest(Struct, frozen=True):
         return slice(min(places), max(places) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """What reads these measures off the last vectors of changed runs."""
+        """The `Meter` that compares changed runs with the unchanged one. hidden: the latter's last-layer output,
+        [token, width], from token `first` on."""
         return Meter(model, backend, self, hidden, first)
 
 
 class Meter:
-    """Measures branches against the own run. first: the number of the token that comes first in what it is given."""
+    """Measures changed runs ("branches") against the unchanged one. first: the text position of the first token in the
+    arrays that it is handed."""
 
     def __init__(self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int) -> None:
         self._model, self._backend, self._request, self._first = model, backend, request, first
@@ -243,7 +249,8 @@ class Meter:
             self.target = int(self._log_probabilities.argmax()) if request.target is None else request.target
 
     def read(self, after: Array) -> Readings:
-        """The measures of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
+        """How the changed runs differ from the unchanged one, by measure, each [branch]. after: what leaves the last
+        layer, [branch, token, width]."""
         request, readings = self._request, Readings()
         if "vector" in request.measures:
             readings |= vector_change(self.vector, self._mean_over_positions(self._apply_final_norm(after)))
@@ -261,17 +268,19 @@ class Meter:
 
     @property
     def baseline(self) -> Readings:
-        """The measures of the unchanged run, [1]."""
+        """The measures of the unchanged run against itself, each [1]: 0, or NaN for a vector of length 0."""
         nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
         names = readings_of(self._request.measures)
         return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}
 
     def log_probabilities(self, hidden: Array) -> Floats:
-        """log p of every next token, [branch, vocabulary], in nats. hidden: [branch, width]."""
+        """Log-probabilities of all next tokens in nats, [branch, vocabulary], from last-layer vectors, [branch,
+        width]."""
         return log_softmax(next_logits(self._model, self._backend, hidden))
 
     def _following_log_probabilities(self, after: Array) -> Floats:
-        """The log-probability of the tokens that follow, [branch]: their mean, of an answer the sum."""
+        """Log-probability of the tokens that follow, [branch]: the mean over every position of the text, or the sum
+        over those of an answer."""
         following = np.asarray(self._request.following)
         count, width = len(following), after.shape[-1]
         start = 0 if self._request.every else self._request.position - self._first
@@ -283,7 +292,8 @@ class Meter:
         return rows.mean(1) if self._request.every else rows.sum(1)
 
     def _next_log_probabilities(self, hidden: Array, next_tokens: np.ndarray[Any, Any]) -> Floats:
-        """log p of one next token of each vector, [row]; the vocabulary is gone through in portions.
+        """Log-probability of one given next token for each vector, [row], computed a portion of the vocabulary at a
+        time.
 
         The sum of exponentials is kept relative to the largest logit so far.
         """
@@ -300,7 +310,7 @@ class Meter:
         return np.asarray(token_logits - largest - np.log(total))
 
     def _apply_final_norm(self, after: Array) -> Array:
-        """What leaves the last layer, [branch, token, width], through the final norm."""
+        """Apply the final norm to what leaves the last layer, [branch, token, width]."""
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _mean_over_positions(self, vectors: Array) -> Floats:
@@ -312,7 +322,8 @@ class Meter:
 
 
 def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Floats:
-    """The logits of every next token, [branch, vocabulary]. hidden: [branch, width]. entries: which of the vocabulary.
+    """Next-token logits of last-layer vectors, [branch, width], for the vocabulary entries of `entries`: [branch,
+    vocabulary].
 
     Raises UnsupportedError where there is no output head, naming the measure that needs none.
     """
@@ -323,15 +334,15 @@ def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = 
 
 
 def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
-    """Vectors, [branch, width], in parts whose logits fit in memory."""
+    """Split vectors, [branch, width], into consecutive groups whose logits over the vocabulary fit in memory."""
     step = max(LOGITS_AT_ONCE // max(vocabulary, 1), 1)
     for start in range(0, hidden.shape[0], step):
         yield hidden[start : start + step]
 
 
 def vector_change(x: Floats, others: Floats) -> Readings:
-    """1 − cos(x, x′) as ½‖x̂ − x̂′‖², which loses no digits near 0, and ‖x − x′‖/‖x‖. x: [width]; others: [branch,
-    width]."""
+    """How far vectors `others`, [branch, width], moved from x, [width]: "cosine" is 1 − cos, computed as ½‖x̂ − x̂′‖²
+    to lose no digits near 0, "norm" is ‖x − x′‖/‖x‖."""
     # both by the same sum, so that equal vectors are 0 apart, bit for bit
     (length,), lengths = np.linalg.norm(x[None], axis=-1), np.linalg.norm(others, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -344,7 +355,7 @@ def vector_change(x: Floats, others: Floats) -> Readings:
 
 
 def log_softmax(scores: Floats) -> Floats:
-    """Logarithms of the shares of exp(scores) over the last axis."""
+    """Natural logarithm of the softmax over the last axis."""
     lower = scores - scores.max(-1, keepdims=True)
     return np.asarray(lower - np.log(np.exp(lower).sum(-1, keepdims=True)))
 

@@ -42,7 +42,8 @@ LEAST = 1e-6
 
 
 class PatchRequest(Struct, frozen=True):
-    """What is put in, and what is measured.
+    """Which heads are patched (their output in the clean text put into the corrupt one), at which tokens, and what is
+    measured.
 
     positions: the tokens that get the clean text's. measure: "logit difference" of `target` and `versus` and "log
     probability" of `target`, after the last token of `query`; "cosine" of the mean of `query`'s last vectors to the
@@ -76,8 +77,8 @@ class PatchRequest(Struct, frozen=True):
         versus: str | None,
         into: Sequence[str] = (),
     ) -> PatchRequest:
-        """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where
-        a target is measured, else for those of `measured_at`. target, versus: as for `target_id`.
+        """Build the request from names. positions: empty for all tokens. query: None for the last token with a target,
+        else `measured_at`. target, versus: vocabulary entries, as for `target_id`.
 
         Raises UsageError for `versus` without `target`.
         """
@@ -97,7 +98,8 @@ class PatchRequest(Struct, frozen=True):
 
 
 class PatchResult(Struct, frozen=True, eq=False):
-    """The share that each head recovers: 0 as in the corrupt text, 1 as in the clean one; beyond both is possible."""
+    """The share of the difference between corrupt (0) and clean (1) measure that each head recovers; values beyond are
+    possible. clean, corrupt: the measures themselves."""
 
     recovered_shares: Sequence[tuple[HeadAddress, float]]
     clean: float
@@ -114,7 +116,8 @@ def patch(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> PatchResult:
-    """Put each head's part of the clean run into the corrupt one, one head at a time.
+    """Activation patching: put each head's output in the clean run into the corrupt run, one head at a time, and return
+    what share of the measure it recovers.
 
     Raises InputError for texts of different length or without a difference; as `remove` besides.
     """
@@ -162,7 +165,7 @@ def patch(
 
 
 class _PatchReading(Struct, frozen=True, eq=False):
-    """What patching reads off: a `SweepReading`. clean: the clean text's vector, [width]."""
+    """What patching measures, as the `SweepReading` of its sweep. clean: the clean text's measured vector, [width]."""
 
     patching: PatchRequest
     clean: Floats
@@ -173,17 +176,18 @@ class _PatchReading(Struct, frozen=True, eq=False):
         return self.patching.predicts
 
     def rows(self, count: int) -> slice:
-        """The tokens whose last vectors are needed."""
+        """The range of tokens whose last-layer vectors are needed."""
         query = self.patching.query if self.patching.measure == "cosine" else self.patching.query[-1:]
         return slice(min(query), max(query) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """What reads the measure off the ends of branches."""
+        """The `_Recovery` that measures patched runs. hidden: the corrupt run's last-layer output, [token, width], from
+        token `first` on."""
         return _Recovery(model, backend, self, hidden, first)
 
 
 class _Recovery:
-    """Reads the measure of patching, "m"."""
+    """Computes the measure of patching (logit difference, log-probability or cosine), under the name "m"."""
 
     target: int | None = None
 
@@ -192,7 +196,7 @@ class _Recovery:
         self.baseline = self.read(hidden[None])
 
     def read(self, after: Array) -> Readings:
-        """The measure of branches, [branch]. after: what leaves the last layer, [branch, token, width]."""
+        """The measure "m" of patched runs, [branch]. after: what leaves the last layer, [branch, token, width]."""
         patching, model, backend = self._request.patching, self._model, self._backend
         if patching.measure == "cosine":
             branches = (after[index] for index in range(len(after)))
@@ -229,7 +233,8 @@ SIDES: tuple[Side, ...] = ("q", "k", "v")
 
 
 class PathReceiver(Struct, frozen=True):
-    """A head of the self-attention of a layer, and whether its queries, keys or values are told."""
+    """A self-attention head, and which of its projections (`side`: "q", "k" or "v") gets the clean text's contribution
+    of earlier heads in path patching."""
 
     layer: int
     head: int
@@ -237,7 +242,8 @@ class PathReceiver(Struct, frozen=True):
 
 
 def check_receivers(spec: Spec, receivers: Sequence[PathReceiver], senders: Sequence[HeadAddress]) -> None:
-    """Raise InputError where no chosen head comes before a receiver, UnsupportedError for what cannot be told apart."""
+    """Raise InputError where no sender (patched head) comes before the last receiver, UnsupportedError for receivers
+    whose position terms or global projections cannot be replaced."""
     last = max(receiver.layer for receiver in receivers)
     if not any(sender.layer < last for sender in senders):
         raise InputError("no chosen head comes before the one that --into names", expected="a head of a later layer")
@@ -262,8 +268,9 @@ def told_values(
     clean: Mixed,
     positions: Sequence[int],
 ) -> dict[HeadAddress, dict[PathReceiver, Floats]]:
-    """What each earlier head would make of each receiver's queries, keys or values, [token, dim], as it is in the clean
-    text at these positions. text: the corrupt one. clean: what every head mixes in the clean one."""
+    """How patching each sender (earlier head) with its output in the clean text, at these positions, changes each
+    receiver's queries, keys or values: [token, dim] by sender and receiver. text: the corrupt one. clean: the heads'
+    outputs in the clean one."""
     model, backend = text.model, text.backend
     whole = slice(0, text.count)
     projections, taps = [], []
@@ -278,7 +285,8 @@ def told_values(
     rows = list(positions)
 
     def on_heads(number: int, event: HeadEvent) -> None:
-        """Keep what the clean text's output of each head would change for this receiver, token by token."""
+        """Record for one receiver how its projection changes if each head of an attention had its output in the clean
+        text."""
         mixed = np.asarray(backend.numpy(event.trace.stages["mixed"]), np.float64)
         stages = event.trace.stages
         gate = np.asarray(backend.numpy(stages["gate"]), np.float64) if "gate" in stages else None
@@ -309,8 +317,8 @@ def run_paths(
     at_once: int,
     progress: Callable[[float], None],
 ) -> list[Array]:
-    """What leaves the last layer for each sender's changes, [sender, token, width] in parts of at most `at_once`: the
-    corrupt text run on from the first receiver, with every receiver's projection as the changes have it."""
+    """Run the corrupt text once per sender, with the receivers' queries, keys or values changed by `changes` of that
+    sender; returns the last layer's output, [sender, token, width], in parts of at most `at_once`."""
     model, backend, spec = text.model, text.backend, text.model.spec
     context = text.context()
     first = min(receiver.layer for receiver in receivers)
@@ -348,7 +356,8 @@ def _put_projection(
     own: Mapping[str, Array],
     changes: Sequence[Mapping[PathReceiver, Floats]],
 ) -> PutProjection:
-    """A receiver's queries, keys or values with each sender's change: the run's own for a sender that comes later."""
+    """The intervention that replaces one receiver's queries, keys or values by the run's own plus each sender's change,
+    [sender, token, dim]; senders without a change keep the run's own."""
     backend = text.backend
     group = 1 if receiver.side == "q" else attention.heads // attention.kv_heads
     base = np.asarray(backend.numpy(own[receiver.side]), np.float64)[receiver.head // group][: text.count]
@@ -357,7 +366,8 @@ def _put_projection(
 
 
 def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
-    """The receivers that `--into` names, such as L5H11:q. Raises InputError for heads or sides that are not there."""
+    """Parse the values of `--into`, such as "L5H11:q", into receivers. Raises InputError for malformed names and for
+    heads that the model lacks."""
     receivers = []
     for name in [part.strip() for argument in names for part in argument.split(",")]:
         place, colon, side = name.partition(":")

@@ -19,7 +19,7 @@ READ = 2
 
 
 class HeadAddress(Struct, frozen=True):
-    """One head: of which layer's attention, over the text itself or over another one."""
+    """The address of one head: layer, kind of attention ("self" or "cross") and number."""
 
     layer: int
     kind: Kind
@@ -27,24 +27,26 @@ class HeadAddress(Struct, frozen=True):
 
 
 def most_heads(spec: Spec) -> int:
-    """How many heads the attention with the most of them has."""
+    """The largest number of heads that any attention of the model has."""
     return max(map(heads_of, spec.blocks))
 
 
 def heads_of(block: Block) -> int:
-    """How many heads the attention of a layer with the most of them has."""
+    """The largest number of heads that an attention of this layer has; 0 for a layer that does not attend."""
     return max((attention.heads for _, attention in attentions(block)), default=0)
 
 
 def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
-    """A layer's attentions in the order in which they run; none of one that does not attend."""
+    """A layer's attentions as (kind, attention), "self" before "cross", in the order in which they run; empty for a
+    layer that does not attend."""
     if block.instead:
         return []
     return [("self", block.attention), *([("cross", block.cross)] if block.cross is not None else [])]  # type: ignore[list-item]
 
 
 def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
-    """The heads chosen, by layer, self before cross, by number. Raises InputError where there are none."""
+    """The addresses of the selected heads, by layer, self before cross, by number. Raises InputError where there are
+    none."""
     check_indices("layer", sorted(set(numbers_of(selection.layers, len(spec.blocks)))), len(spec.blocks))
     addresses = [
         HeadAddress(layer, kind, head)
@@ -65,27 +67,29 @@ def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
 
 
 def reads_on(spec: Spec) -> bool:
-    """Whether every token sees only what comes before it, itself included: then the model is a decoder."""
+    """Whether every layer is causal: a token sees only itself and earlier ones. Such a model is a decoder."""
     return all(span(block.attention.mask, 0, 0, READ) == (0, 1) for block in spec.blocks)
 
 
 def measured_at(spec: Spec, count: int) -> tuple[int, ...]:
-    """The tokens whose vector is measured unless others are named: a decoder's last, all of an encoder's, special ones
-    included, as sentence encoders pool."""
+    """The default positions whose mean vector is measured in a text of `count` tokens: the last of a decoder, all of an
+    encoder (special tokens included), as sentence encoders pool."""
     return (count - 1,) if reads_on(spec) else tuple(range(count))
 
 
 def may_start_late(spec: Spec) -> bool:
-    """Whether tokens before a changed one stay as they were, and masks count by position alone."""
+    """Whether tokens before a changed one need not be computed again: the model is causal, and its masks depend on
+    positions alone."""
     return reads_on(spec) and not any(_depends_on_more(block.attention.mask) for block in spec.blocks)
 
 
 def may_query_some(spec: Spec) -> bool:
-    """Whether the last layer's attention may run for some queries alone."""
+    """Whether the last layer's attention can be computed for some queries alone: its mask depends on positions alone,
+    and it does not hash."""
     last = spec.blocks[-1].attention
     return last.hashing is None and not _depends_on_more(last.mask)
 
 
 def _depends_on_more(mask: Mask) -> bool:
-    """Whether a mask hides by more than positions."""
+    """Whether any part of a mask depends on more than token positions, such as the vectors or the words."""
     return any(part.depends_on != "positions" for part in mask.parts_of())

@@ -55,7 +55,7 @@ from attncli.language import contextual, message, say
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
-    """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
+    """Yield the rows of `--plain` for mean effects: column names, one row a head, last that of all heads at once."""
     names = readings_of(document.measures)
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high", "_texts")]
     yield ("attention", "layer", "head", *columns)
@@ -72,6 +72,7 @@ def _plain_means(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[o
 
 
 def _first_reading(document: EffectsDocument) -> Reading:
+    """The name of the number that heads are ranked by."""
     return readings_of(document.measures)[0]
 
 
@@ -118,7 +119,7 @@ EFFECTS_TITLES = {
 
 
 def _effects_title(document: EffectsDocument, view: View) -> str:
-    """A title in words: what was taken away, and what is measured."""
+    """A title in words: what was taken away from the texts, and what is measured."""
     link = document.link
     ends = {}
     if link is not None:
@@ -142,18 +143,19 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
 
 
 def _range_text(low: str, high: str) -> str:
-    """An interval, from its ends as they are written; "-" where an end is "-"."""
+    """Join the written ends of an interval as "low … high"; "-" where an end is "-"."""
     return "-" if "-" in (low, high) else f"{low} … {high}"
 
 
 def _interval_text(interval: Interval) -> str:
-    """A mean's interval in a sentence; "-" without one."""
+    """The ends of a mean's 95% interval as "low … high"; "-" where it has none."""
     return _range_text(*("-" if end is None else effect_text(end) for end in (interval.low, interval.high)))
 
 
 @capitalize_sentences
 def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str]:
-    """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
+    """Yield the answer in sentences: the head whose mean effect is largest, whether the next one's interval lies apart
+    from it, and the effect of all at once."""
     means = [(effect, effect.measures.mean(_first_reading(document))) for effect in document.effects]
     known_means = [(effect, mean) for effect, mean in means if mean is not None]
     if known_means:
@@ -274,7 +276,7 @@ ABLATE_TITLES = {
 
 
 def effect_grid(document: AblateDocument, view: View) -> Lines:
-    """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
+    """Draw the layer × head grid of the first measure; no lines for one layer, or where not all heads were measured."""
     values = by_attention((effect, effect_size(effect, document)) for effect in document.effects)
     first, signed = GRID_TITLES[document.measures[0]], document.measures[0] == "logprob"
     cross = message("the same for the heads that look at the other text") if values["self"] else first
@@ -311,7 +313,7 @@ def _ablate_title(document: AblateDocument, view: View) -> str:
 
 
 def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[str, str]:
-    """The texts of a link's query and key, with their positions where they are alike."""
+    """The texts of a link's ends by "query" and "key", with their positions where both are the same word."""
     query, keys = _token_texts(document, link.query, view), link.key if isinstance(link.key, list) else [link.key]
     if link.attention == "cross":
         states = ", ".join(f"s{key}" for key in keys)
@@ -324,6 +326,7 @@ def _end_texts(document: AblateDocument, link: LinkPlace, view: View) -> dict[st
 
 
 def _token_texts(document: AblateDocument, places: int | list[int], view: View) -> str:
+    """The texts of the tokens at one position, or at several, joined by blanks."""
     positions = [places] if isinstance(places, int) else places
     return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in positions)
 
@@ -357,6 +360,7 @@ def _logit_grid(document: LogitsDocument, view: View) -> Lines:
 
 
 def _logit_title(document: LogitsDocument, view: View) -> str:
+    """A title in words: whose logit is split, after which token."""
     target, place = (
         quoted_word(text, view) for text in (document.target.text, document.tokens[document.position].text)
     )
@@ -401,7 +405,7 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
 
 
 def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
-    """The token from which a head adds most, and how much; "" where that is not told."""
+    """The token from which a head adds most to the logit, and how much; "" where the document has no split by token."""
     if part.sources is UNSET or not part.sources:
         return ""
     first = part.sources[0]
@@ -515,7 +519,7 @@ TOLD_BY = {
 
 
 def _distinct_number_texts(a: float, b: float) -> list[str]:
-    """Two numbers as texts of three digits, or of as many as tell them apart."""
+    """Write two numbers with three digits, or with as many as make their texts differ."""
     return next(
         texts
         for digits in (*range(3, 18), 18)

@@ -42,23 +42,24 @@ SHARE = 0.5
 
 
 class BranchPlan(Struct, frozen=True):
-    """How branches fit. at_once: how many run together. waiting: how many may have left and wait for the next layer.
-    bytes: what the sweep takes at the peak, besides the program itself."""
+    """How many changed runs ("branches") fit in memory. at_once: how many are computed together. waiting: how many can
+    be held between layers. bytes: the sweep's peak memory, without the program's own."""
 
     at_once: int
     waiting: int
     bytes: int
 
     def groups(self, places: Sequence[HeadAddress], variants: int) -> Iterator[list[HeadAddress]]:
-        """The places by sweeps, in order; each begins at the layer of its first place."""
+        """Split the heads, in order, into groups whose branches (`variants` for each head) can be held at once; each
+        group is one pass from the layer of its first head."""
         size = max(self.waiting // variants, 1)
         for start in range(0, len(places), size):
             yield list(places[start : start + size])
 
 
 class SweepSize(Struct, frozen=True):
-    """How large the sweeps over a text are. count: its tokens. predicts: whether next tokens are measured, which takes
-    the output head and a portion of logits."""
+    """What determines the memory and time of sweeps (runs with one head changed at a time) over a text. count: its
+    tokens. predicts: whether next tokens are measured, which adds the output head and logits."""
 
     spec: Spec
     count: int
@@ -66,8 +67,8 @@ class SweepSize(Struct, frozen=True):
     predicts: bool = False
 
     def plan(self, branches: int, memory: int | None) -> BranchPlan:
-        """How so many branches fit in `memory` bytes, None for any amount. At least one at a time runs, whatever the
-        memory: `least_bytes` tells what that takes."""
+        """Plan how `branches` changed runs fit in `memory` bytes, None for any amount. At least one runs at a time even
+        where that takes more: see `least_bytes`."""
         branch_bytes, running = self.count * self.spec.d_model * SCORE_ITEM[self.dtype], self._running_bytes
         base, most_at_once = self._base_bytes, max(min(-(-ROWS_AT_ONCE // self.count), branches), 1)
         if memory is None:
@@ -79,20 +80,20 @@ class SweepSize(Struct, frozen=True):
 
     @property
     def least_bytes(self) -> int:
-        """Bytes that a sweep takes that runs one branch at a time."""
+        """Bytes that a sweep takes which runs one changed run at a time."""
         return self.plan(1, 0).bytes
 
     def refuse_over(self, memory: int | None) -> None:
-        """Raise LimitError if one branch at a time takes more than `memory` bytes, None for any amount."""
+        """Raise LimitError if even one changed run at a time takes more than `memory` bytes, None for any amount."""
         if memory is not None and self.least_bytes > memory:
             raise over_memory(self.least_bytes, memory)
 
     def run_cost(self) -> CostEstimate:
-        """What it takes to run the text once and to measure it."""
+        """Estimated cost of running the text once, unchanged, and measuring it."""
         return replace(estimate(self.spec, self.count, dtype=self.dtype), memory={"branches": self.least_bytes})
 
     def sweep_cost(self, places: Sequence[HeadAddress], memory: int, draws: int = 0) -> CostEstimate:
-        """What a sweep over these places takes in `memory` bytes.
+        """Estimated cost of changing each of these heads in turn, within `memory` bytes.
 
         draws: how many random changes follow, for the heads that are compared with them: which those are is not known
         yet, so that they count as evenly spread over the places.
@@ -108,15 +109,15 @@ class SweepSize(Struct, frozen=True):
 
     @property
     def _running_bytes(self) -> int:
-        """Bytes that a branch takes while it goes through a layer: its vectors, the feed-forward part's, its scores."""
+        """Bytes that one changed run takes inside a layer: its vectors, the feed-forward part's and its scores."""
         width = max(3 * _inner_width(block) + 4 * self.spec.d_model + _heads_width(block) for block in self.spec.blocks)
         scores = SCORES * most_heads(self.spec) * self.count
         return self.count * (width + scores) * SCORE_ITEM[self.dtype]
 
     @property
     def _base_bytes(self) -> int:
-        """What the own run takes, one layer's weights, what enters each layer, and where next tokens are measured the
-        output head, and the logits that are in memory at once with what becomes of them."""
+        """Bytes beside the changed runs: the unchanged run with what enters each layer, one layer's weights, and, where
+        next tokens are measured, the output head and the logits held at once."""
         spec, item = self.spec, SCORE_ITEM[self.dtype]
         layer = max(work_of(spec, [block], self.count).weights for block in spec.blocks)
         numbers = layer + len(spec.blocks) * self.count * spec.d_model
@@ -139,7 +140,7 @@ def over_memory(needed: int, memory: int) -> LimitError:
 
 
 def _inner_width(block: Block) -> int:
-    """Numbers of a token inside a layer's feed-forward part; of experts, of those that are chosen."""
+    """Numbers per token inside a layer's feed-forward part, of a mixture those of the chosen experts; 0 without one."""
     match block.mlp:
         case Mlp(width):
             return width
@@ -152,7 +153,7 @@ def _inner_width(block: Block) -> int:
 
 
 def _heads_width(block: Block) -> int:
-    """Numbers of a token in the queries, keys and values of a layer's attentions, and in what is made of them."""
+    """Numbers per token in queries, keys, values and outputs of all heads of a layer."""
     return sum(
         2 * (attention.heads + attention.kv_heads) * (attention.head_dim + attention.v_dim)
         for _, attention in attentions(block)
@@ -160,8 +161,8 @@ def _heads_width(block: Block) -> int:
 
 
 def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress]) -> ComputeWork:
-    """What there is to compute for these places in a text of `count` tokens: the text's own run, and for each place a
-    branch through its own layer and those above."""
+    """The operations of a sweep over a text of `count` tokens: the unchanged run, and for each head in `places` a run
+    from its layer to the last."""
     layers = [work_of(spec, [block], count) for block in spec.blocks]
     whole_run = work_of(spec, spec.blocks, count)
     branches = [work for place in places for work in layers[place.layer :]]
@@ -182,7 +183,7 @@ Variants = Callable[[HeadAddress, Numbers, Numbers], Numbers]
 
 
 class SweepText(Struct, frozen=True, eq=False):
-    """A text on its model, ready to be run. backend: what it is computed in."""
+    """A tokenized text with the model that runs it. backend: what computes it, in which type."""
 
     model: Model
     tokens: Sequence[Token]
@@ -194,20 +195,22 @@ class SweepText(Struct, frozen=True, eq=False):
         return len(self.tokens)
 
     def size(self, *, predicts: bool) -> SweepSize:
-        """How large its sweeps are. predicts: whether next tokens are measured."""
+        """The `SweepSize` of sweeps over this text. predicts: whether next tokens are measured."""
         return SweepSize(self.model.spec, self.count, self.backend.dtype, predicts)
 
     def context(self, keep: frozenset[str] = frozenset()) -> Context:
-        """What every layer must know of the text; `keep` names the stages that it is to keep."""
+        """The run context that every layer gets; `keep`: names of the stages that traces keep."""
         return self.model.context(self.tokens, self.backend, keep)
 
     def weighted_values(self, trace: LayerTrace, kind: Kind) -> Numbers:
-        """Every head's weights times values, A·V, in one of a layer's attentions, [head, token, v_dim]."""
+        """Every head's output before W_O, A·V, in one attention of a layer, [head, token, v_dim], from the layer's
+        trace."""
         return self.backend.numpy(trace_of_kind(trace, kind).stages["mixed"])
 
 
 class SweepPlan(Struct, frozen=True, eq=False):
-    """What is changed. places: one head at a time, each by `change`; variants: those run of each; many: how many.
+    """Which heads a sweep changes, and how. places: heads, one at a time, by `change`; variants: makes from own and
+    changed output those that are run, `many` for each head.
 
     start: the first token that changes. joint: every change at once, None for no such run.
     """
@@ -221,8 +224,8 @@ class SweepPlan(Struct, frozen=True, eq=False):
 
 
 class SweepResult(Struct, frozen=True, eq=False):
-    """What a sweep found. readings: by measure, [place, variant]; together: of the run with every change, [1]; None
-    without; reader: what the own run was like."""
+    """What a sweep returns. readings: measures by name, [head, variant]; together: those of the run with all changes at
+    once, [1], None without one; reader: what measured them, with the unchanged run's values."""
 
     readings: Readings
     together: Readings | None
@@ -238,7 +241,7 @@ def sweep(
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> SweepResult:
-    """Run the text with one head changed at a time, and measure what that does.
+    """Run the text once for each head of the plan with that head's output changed, and measure each run.
 
     memory: bytes there may be, None for any amount. on_trace: is handed each layer's own trace, with its weights.
     on_progress: the share done.
@@ -264,7 +267,7 @@ def sweep(
         )  # fmt: skip
 
         def on_layer(layer: int, hidden: Array, number: int = number, begin: int = begin) -> None:
-            """Keep what enters a layer, and tell the share of the sweep that is done."""
+            """Keep what enters a layer, and report the share of the sweep that is done."""
             entering[layer] = hidden
             # what is done of a sweep grows with the square of how many branches go along
             share = (max(layer - begin, 0) / max(len(spec.blocks) - begin, 1)) ** 2
@@ -286,7 +289,7 @@ def sweep(
 
 
 class _Leaver:
-    """Makes the branches of a group of places as their layers are reached.
+    """Makes the changed runs ("branches") of a group of heads when the unchanged run reaches each head's layer.
 
     ran: of each variant, whether it was run; one that leaves what a head mixes bit for bit as it was is not, nor one of
     a head that W_O writes nowhere.
@@ -307,7 +310,8 @@ class _Leaver:
         self.ran: list[bool] = []
 
     def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
-        """The branches that leave the text's own run in a layer, in portions of those that run together."""
+        """Yield the branches that start in this layer, as the changed outputs of its heads, in portions computed
+        together."""
         if self._on_trace is not None:
             self._on_trace(trace)
         kinds: tuple[Kind, ...] = ("self", "cross")
@@ -318,7 +322,8 @@ class _Leaver:
                     yield LeavingBranches(kind, self._text.backend.array(np.stack(portion)))
 
     def _changed_values(self, trace: LayerTrace, weights: Weights, kind: Kind) -> Iterator[Numbers]:
-        """What all heads mix, [head, token, v_dim], with each variant of each place in the place of that head."""
+        """Yield the outputs of all heads, [head, token, v_dim], once for each variant of each head of the group, with
+        that head's output replaced."""
         head_values, replacement = self._text.weighted_values(trace, kind), self._plan.change(trace, weights, kind)
         idle = _idle_heads(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
         for place in self._group[trace.layer, kind]:
@@ -332,13 +337,14 @@ class _Leaver:
 
 
 def _idle_heads(projection: Array | None, heads: int, width: int) -> list[bool]:
-    """Whether each head's columns of W_O, [out, head·v_dim], are all 0."""
+    """For each head, whether its columns of W_O, [out, head·v_dim], are all 0, so that it writes nothing."""
     columns = (slice(head * width, (head + 1) * width) for head in range(heads))
     return [projection is not None and not bool((projection[:, part] != 0).any()) for part in columns]
 
 
 def _place_readings(ran: Bools, parts: Sequence[Readings], baseline: Readings) -> Readings:
-    """Readings of the branches that ran, put where `ran`, [place, variant], says; elsewhere `baseline`, [1]."""
+    """Arrange the measures of the branches that ran as [head, variant] where `ran` is true, and the baseline's, [1],
+    elsewhere."""
     readings: Readings = {}
     for name, value in baseline.items():
         readings[name] = np.full(ran.shape, value[0])
@@ -359,13 +365,13 @@ DRAWS = 8
 
 
 class ByZero(Struct, frozen=True):
-    """A head passes on nothing. Source: Michel et al., 2019; Voita et al., 2019."""
+    """Replaces a head's output by 0. Source: Michel et al., 2019; Voita et al., 2019."""
 
     name: ClassVar[Literal["zero"]] = "zero"
 
 
 class ByMean(Struct, frozen=True, eq=False):
-    """A head passes on, at every token, the mean of what it mixes over the tokens of texts. of: those means, None for
+    """Replaces a head's output at every token by its mean over tokens. of: the means over reference texts, None for
     this text's own. Source: Wang et al., Interpretability in the wild, 2022."""
 
     of: Mixed | None = None
@@ -373,7 +379,8 @@ class ByMean(Struct, frozen=True, eq=False):
 
 
 class ByResample(Struct, frozen=True, eq=False):
-    """A head passes on what it mixes in another text, token by token. Source: Chan et al., Causal scrubbing, 2022."""
+    """Replaces a head's output by that in another text of as many tokens, token by token. Source: Chan et al., Causal
+    scrubbing, 2022."""
 
     of: Mixed
     tokens: Sequence[Token]
@@ -384,7 +391,8 @@ By: TypeAlias = ByZero | ByMean | ByResample
 
 
 class CutLink(Struct, frozen=True):
-    """Which queries look at which keys, by position; of words, every pair of their pieces."""
+    """Positions whose attention is cut: no query of `queries` sees any key of `keys`, in self- or cross-attention
+    (`kind`)."""
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -392,14 +400,14 @@ class CutLink(Struct, frozen=True):
 
 
 def trace_of_kind(trace: LayerTrace, kind: Kind) -> LayerTrace:
-    """The part of a layer's trace that is about one of its attentions."""
+    """The trace of a layer's self-attention or of its cross-attention."""
     kind_trace = trace if kind == "self" else trace.cross
     assert kind_trace is not None
     return kind_trace
 
 
 def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numbers:
-    """What each head of an attention passes on after it is taken away, [head, token, v_dim]."""
+    """What replaces each head's output in one attention of a layer, as `by` says: [head, token, v_dim]."""
     values = text.weighted_values(trace, kind)
     match by:
         case ByZero():
@@ -415,7 +423,7 @@ def ablate_heads(text: SweepText, by: By, trace: LayerTrace, kind: Kind) -> Numb
 
 
 def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection, trace: LayerTrace) -> Interventions:
-    """All chosen heads of a layer taken away at once, by what they mix in the text's own run."""
+    """The interventions that replace the output of all selected heads of a layer in one run, as `by` says."""
     changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
     for kind, attention in attentions(text.model.spec.blocks[trace.layer]):
         heads = tuple(head for head in range(attention.heads) if selection.has(trace.layer, head))
@@ -428,7 +436,8 @@ def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection, tra
 
 
 def cut_link(text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-    """What each head mixes with the link cut, [head, token, v_dim]; it differs in the queries of the link alone."""
+    """Each head's output with the link cut in it, [head, token, v_dim]; only the rows of the link's queries differ from
+    the run's."""
     block, queries = text.model.spec.blocks[trace.layer], list(link.queries)
     heads = tuple(range(dict(attentions(block))[kind].heads))
     interventions = {(trace.layer, kind): (KnockOut(heads, link.queries, link.keys),)}
@@ -441,7 +450,8 @@ def cut_link(text: SweepText, link: CutLink, trace: LayerTrace, weights: Weights
 
 
 def cut_link_together(text: SweepText, link: CutLink, selection: HeadSelection, trace: LayerTrace) -> Interventions:
-    """The link cut in all chosen heads of a layer at once."""
+    """The interventions that cut the link in all selected heads of a layer in one run; empty where it has no such
+    attention."""
     attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
     heads = () if attention is None else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
     return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)} if heads else {}
@@ -450,14 +460,15 @@ def cut_link_together(text: SweepText, link: CutLink, selection: HeadSelection, 
 def put_values(
     text: SweepText, of: Mixed, positions: Sequence[int], trace: LayerTrace, weights: Weights, kind: Kind
 ) -> Numbers:
-    """What each head mixes, [head, token, v_dim], with what it mixes in another text put in at these tokens."""
+    """Each head's output, [head, token, v_dim], with that of another text, `of`, at these positions."""
     values, tokens = text.weighted_values(trace, kind).copy(), list(positions)
     values[:, tokens] = of[trace.layer, kind][:, tokens]
     return values
 
 
 def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers) -> Numbers:
-    """As far from `values` as `replacement` is at every token, in random directions: [draw, token, v_dim].
+    """A head's output moved in random directions, at every token as far as `replacement` is from `values`: [draw,
+    token, v_dim].
 
     values, replacement: [token, v_dim]. Each direction is uniform on the sphere, from a stream of its own by layer,
     attention, head, token and draw.
@@ -474,7 +485,8 @@ def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers)
 
 
 def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
-    """What every head mixes in a text, and what leaves its last layer, [token, width]."""
+    """Run a text: every head's output before W_O, [head, token, v_dim], by (layer, kind), and what leaves the last
+    layer, [token, width]."""
     by_layer: dict[tuple[int, Kind], Numbers] = {}
     spec, store, backend = text.model.spec, text.model.store, text.backend
     after = store.embed(backend, text.tokens)
@@ -486,12 +498,13 @@ def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
 
 
 def resample_from(text: SweepText) -> ByResample:
-    """Every head passes on what it mixes in this text."""
+    """The replacement of every head's output by that in this text, which is run here."""
     return ByResample(mixed_of(text)[0], text.tokens)
 
 
 def means_of(texts: Iterable[SweepText]) -> Mixed:
-    """What every head mixes, the mean over all tokens of all texts, [head, 1, v_dim]. Raises InputError for no text."""
+    """Every head's output averaged over all tokens of all texts, [head, 1, v_dim], by (layer, kind). Raises InputError
+    for no text."""
     sums: dict[tuple[int, Kind], Numbers] = {}
     count = 0
     for text in texts:
@@ -505,7 +518,7 @@ def means_of(texts: Iterable[SweepText]) -> Mixed:
 
 
 def same_length(tokens_a: Sequence[Token], tokens_b: Sequence[Token], what: str) -> None:
-    """Raise InputError unless both texts have as many tokens. what: what the other text is called."""
+    """Raise InputError unless both texts have as many tokens. what: what the error calls the second text."""
     if len(tokens_a) != len(tokens_b):
         texts = [" ".join(token.text for token in tokens) for tokens in (tokens_a, tokens_b)]
         raise InputError(
