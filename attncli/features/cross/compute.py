@@ -34,7 +34,8 @@ SHIFTED = message(
 
 
 def states(count: int) -> list[Token]:
-    """Captured states of an encoder as what is looked at: s0, s1 and so on."""
+    """Stand-in tokens "s0", "s1", … for the captured states of an encoder as keys, as the states themselves have no
+    text."""
     return [Token(place, f"s{place}", None, None, None) for place in range(count)]
 
 
@@ -50,7 +51,8 @@ def cross(
     all_links: bool = False,
     texts: CrossTexts | None = None,
 ) -> CrossDocument:
-    """Cross-attention: the tokens of one text look at those of another.
+    """Run cross-attention: each token of the query text attends to the tokens of the key text, or to captured encoder
+    states.
 
     Args:
         model: As `attncli.load` returns it: seeded weights, an encoder-decoder, or a decoder that reads captured states
@@ -119,7 +121,8 @@ def cross(
 
 
 def cross_texts(model: Model, query: Text, key: Text | None, value: str | None = None, *, name: str = "") -> CrossTexts:
-    """The texts of a cross-attention as tokens; raises as `cross`. name: what captured states are called."""
+    """Tokenize the texts of a cross-attention; raises as `cross`. key None: the states that the model reads, with
+    `name` as the name of their text."""
     if key is None:
         if model.memory is None:
             raise UsageError("nothing is looked at", expected="a second text, or captured states that the model reads")
@@ -143,7 +146,7 @@ def cross_texts(model: Model, query: Text, key: Text | None, value: str | None =
 
 
 def _tokens(model: Model, text: Text) -> list[Token]:
-    """The tokens of a text, or of a chat."""
+    """The tokens of a text, or of a chat where it is one, by the model's tokenizer."""
     if text.chat is None:
         return model.encode(text.text)
     from attncli.inputs.chat import encode_chat
@@ -152,7 +155,7 @@ def _tokens(model: Model, text: Text) -> list[Token]:
 
 
 def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
-    """A layer of the document. heads: the numbers of the heads that the trace holds."""
+    """Convert a layer's trace to the document's `CrossLayer`. heads: the numbers of the heads that the trace holds."""
     scores, weights, mixed, out = (backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out"))
     parts = [
         CrossHead(head=head, scores=scores[place], weights=weights[place], output=mixed[place])
@@ -162,7 +165,8 @@ def _document_layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -
 
 
 def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
-    """The shape trace with the second text as Y, which keys and values come from."""
+    """Adapt the rows of a shape table to cross-attention: keys and values come from Y, the second text's vectors,
+    [keys, width]."""
     formulas = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
     renamed_rows = [replace(row, formula=formulas.get(row.step, row.formula)) for row in rows]
     memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
@@ -170,7 +174,8 @@ def _cross_shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]
 
 
 def alignment(mean: Numbers) -> list[Aligned]:
-    """For each query the key with the largest weight, [query, key] to one entry per query; the first of equals."""
+    """For each query the key with the largest weight in `mean`, [query, key], the first of equals; key None where all
+    are 0."""
     best = mean.argmax(axis=1)
     return [
         Aligned(query=query, key=int(key) if mean[query, key] > 0 else None, weight=float(mean[query, key]))
@@ -179,8 +184,7 @@ def alignment(mean: Numbers) -> list[Aligned]:
 
 
 def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:
-    """About how many bytes this takes at the peak, estimated before it starts: each side's own run, and the pairs of
-    both."""
+    """Estimated peak memory in bytes of `cross`, before it runs."""
     queries, keys = len(texts.queries), len(texts.keys)
     spec = model.spec.decoder or model.spec
     most = max((block.cross or block.attention).heads for block in spec.blocks)
@@ -199,7 +203,7 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
 
 
 def cross_numbers(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> list[tuple[int, ...]]:
-    """Shapes of the arrays that the document will hold, to estimate its size before it is built."""
+    """Shapes of the arrays that the `cross` document will hold, to estimate its size before it is built."""
     spec = model.spec.decoder or model.spec
     attention = spec.blocks[0].cross or spec.blocks[0].attention
     count = len(numbers_of(layers, len(spec.blocks))) * len(numbers_of(heads, attention.heads))

@@ -36,7 +36,7 @@ def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
 
 
 def _heads_of(document: CrossDocument) -> list[tuple[int, CrossHead]]:
-    """Every head with its layer."""
+    """Every head of the document as (layer, head), layer after layer."""
     return [(layer.layer, head) for layer in document.layers for head in layer.heads]
 
 
@@ -59,7 +59,7 @@ def _tokens(document: CrossDocument, view: View) -> Lines:
 
 
 def _maps(document: CrossDocument, view: View) -> Lines:
-    """A picture of each head's weights, query × key, side by side."""
+    """Draw each head's weights, query × key, side by side."""
     heads = _heads_of(document)
     several = len({layer for layer, _ in heads}) > 1
     maps = [head_map(layer, head.head, visible(head.weights, head.scores), several=several) for layer, head in heads]
@@ -114,7 +114,8 @@ def _alignment(document: CrossDocument, view: View) -> Lines:
 
 
 def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
-    """One part, such as q or the weights, of the first head; in a full view, of every head."""
+    """The tables of one array of the document (`part`, such as "weights"): for the first head, or in a full view for
+    every head."""
     heads = _heads_of(document)
     queries, keys = _query_and_key_names(document)
     heads_shown = heads if view.full else heads[:1]

@@ -47,7 +47,8 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class ExplainOutput(PagedOutput):
-    """The output options, with more digits, and a screen that waits between its steps."""
+    """The output options of `attn explain`: the common ones with more digits, `--step` (wait for a key after each step)
+    and `--code`."""
 
     precision: Annotated[int, declarations.PRECISION] = DIGITS
     step: Annotated[bool, declarations.STEP] = False
@@ -62,14 +63,15 @@ SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "m
 
 
 def chosen_layer(model: Model, options: ModelOptions) -> int:
-    """The layer that `--layer` names; the first that attends if it names none. Raises as `numbers` and `single`."""
+    """The layer that `--layer` names; without it, the first layer that has attention. Raises UsageError where it names
+    several or is malformed, InputError for one that is not there."""
     selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
     return model.spec.attending()[0] if selection is EVERY else single(selection, "layer")
 
 
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
-    """The layer and the head that `--layer` and `--head` name, None for what is open. Raises as `numbers` and
-    `single`."""
+    """The layer and the head that `--layer` and `--head` name; None for one that is not given. Raises as
+    `chosen_layer`."""
     layer = None if options.layer is None else chosen_layer(model, options)
     if options.head is None:
         return layer, None
@@ -80,14 +82,15 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
 
 
 def refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -> None:
-    """Raise LimitError if the search for the strongest head takes too much memory. count: tokens of the text."""
+    """Raise LimitError if finding the head with the query's strongest link takes more memory than allowed. count:
+    tokens of the text, not used."""
     del count
     request.refuse_memory(expected.peak, compute, "--layer L --head H, or a shorter text")
 
 
 def single(selection: Selection, what: str) -> int:
-    """The only layer or head of a selection; 0 if it is of all. what: "layer" or "head". Raises UsageError for
-    several."""
+    """The one layer or head of a selection; 0 where it is not restricted. what: "layer" or "head", for the message.
+    Raises UsageError for several."""
     numbers = [0] if selection is EVERY else list(selection)
     if len(numbers) > 1:
         raise UsageError(
@@ -104,14 +107,14 @@ def single(selection: Selection, what: str) -> int:
 
 
 def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput) -> None:
-    """Answer with the document of a topic."""
+    """Check the output options and write a topic's document to the output."""
     environment: Environment = ctx.obj
     check_steps(output, environment)
     write_explanation(document, output, environment, validate_options(output, environment))
 
 
 def write_explanation(document: ExplainDocument, output: ExplainOutput, environment: Environment, view: View) -> None:
-    """Answer with an explanation: one step after each key with `--step`, else at once."""
+    """Write an explanation: with `--step` one step after each key press, else all at once."""
     if not output.step:
         write_with_figure([document], output, environment, view)
         return
@@ -127,7 +130,7 @@ def write_explanation(document: ExplainDocument, output: ExplainOutput, environm
 
 
 def check_steps(output: ExplainOutput, environment: Environment) -> None:
-    """Raise UsageError where `--step` has no one to wait for, or goes with what is no screen."""
+    """Raise UsageError where `--step` is used without a terminal, or with an output format that is no screen."""
     if not output.step:
         return
     formats = {"--json": output.json, "--ndjson": output.ndjson, "--plain": output.plain, "--brief": output.brief}
@@ -158,7 +161,7 @@ SEVERAL = redeclare(declarations.NUM_HEADS, help=f"Number of heads. [default: {H
 
 @dataclass(frozen=True)
 class TopicPlace:
-    """Where in a model a topic looks: one text's tokens, a layer, a head, the query's position."""
+    """What an explanation is about: a model, a text with its tokens, a layer, a head and the query's position."""
 
     model: Model
     text: str
@@ -225,7 +228,7 @@ def mask(
 
 
 def _refuse_mask_names(words: Sequence[str]) -> None:
-    """Raise UsageError where masks are named in place of texts."""
+    """Raise UsageError where a further text of `attn explain mask` is the name of a mask."""
     from attncli.mechanism.mask import parse_mask
 
     try:
@@ -292,7 +295,8 @@ def topic_place(
     in_middle: bool = False,
     whole_layer: bool = False,
 ) -> TopicPlace:
-    """What the options name; of a checkpoint, where layer or head is open, those of the query's strongest link.
+    """Resolve the options to model, text, layer, head and query; where a checkpoint's layer or head is not named, it is
+    that of the query's strongest link.
 
     query: the last word where it is None, or, if in_middle, the token in the middle. heads: how many seeded weights
     have unless `--num-heads` says. whole_layer: whether the topic is about all heads of the layer.
@@ -324,8 +328,8 @@ def topic_place(
 
 
 def with_positions(names: Iterable[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
-    """The attention under each of these position encodings; RoPE turns pairs of entries, so where heads are of an odd
-    width it is left out. first: a model that tells the width."""
+    """The attention options once for each of these position encodings; RoPE is left out where heads have an odd width.
+    first: a model from which the width is read."""
     even = first.spec.blocks[0].attention.head_dim % 2 == 0
     return [replace(attention, position=name) for name in names if even or not name.startswith("rope")]
 
@@ -337,8 +341,8 @@ def models_under(
     setup: RunSetup,
     tokenizer: str | None,
 ) -> Iterator[Model]:
-    """The weights of the first model under each of these attentions, loaded one by one with no notes; the first model
-    alone where there are none."""
+    """Yield models with the first model's weights under each of these attention options, loaded one by one; the first
+    model itself where there are none."""
     if not variants:
         yield first
     if setup.model.seed == "random":
@@ -524,7 +528,7 @@ def text(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
     def document_of(source_text: Text) -> ExplainDocument:
-        """The derivation of this text's query."""
+        """The derivation document of one text's query."""
         from attncli.features.explain.compute import derivation_shapes
         from attncli.features.explain.compute import explain as compute_explain
 
@@ -561,7 +565,7 @@ def text(
         return
 
     def documents() -> Iterator[ExplainDocument]:
-        """One explanation per text."""
+        """Yield one explanation document per text."""
         for source_text in request.texts(environment, text):
             with request.errors_located_in(source_text):
                 yield document_of(source_text)
@@ -570,12 +574,12 @@ def text(
 
 
 def _topic_like(word: str) -> str | None:
-    """The topic that a word was probably meant to name, if any."""
+    """The topic whose spelling is closest to a mistyped word; None where none is close."""
     return next(iter(get_close_matches(word, TOPICS, 1, ALIKE)), None)
 
 
 class TextCommand(GroupedCommand):
-    """The command without a topic: its usage has no name of its own."""
+    """The command `attn explain TEXT`, which its usage line shows without the internal name `text`."""
 
     essentials = (
         "--query", "--model", "--layer", "--head", "--mask", "--weights", "--residual", "--step", "--brief", "--json",
@@ -586,8 +590,8 @@ class TextCommand(GroupedCommand):
 
 
 class TextOrTopic(PlainParameters, TyperGroup):
-    """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's
-    name."""
+    """The command group `attn explain`: a first word that is a topic runs that topic's command, anything else the
+    command `text`."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -614,7 +618,7 @@ class TextOrTopic(PlainParameters, TyperGroup):
 
 
 def _topic_app(name: str) -> Any:
-    """The command of one topic, or of a text."""
+    """Build the command of one topic, or of "text"."""
     command = text if name == "text" else TOPICS[name]
     # what is left over is refused by GroupedCommand, which knows what it probably is
     settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}

@@ -60,7 +60,7 @@ from attncli.models.one_layer import split_embedding
 
 
 class HeadShares(Struct, frozen=True):
-    """What each head adds to one query's row of concat·W_O.
+    """What each head adds to one query's row of the attention output, concat·W_O.
 
     shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], UNSET without one.
     """
@@ -70,7 +70,7 @@ class HeadShares(Struct, frozen=True):
 
 
 def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
-    """What each head adds to one query's row. outputs: its row of every head's A·V, [head, v_dim].
+    """What each head adds to one query's row of concat·W_O. outputs: that query's A·V of every head, [head, v_dim].
 
     None where there is no W_O, or where a model's weights are not to be had by role.
     """
@@ -129,7 +129,8 @@ def explain(
 
 
 def default_query(tokens: Sequence[Token]) -> int:
-    """The position of the last word that the model knows, or of the last word, or token, where it knows none."""
+    """The position of the query where none is named: the last word that the model knows, else the last word, else the
+    last token."""
     words = [index for index, token in enumerate(tokens) if not token.special]
     known = [index for index in words if not tokens[index].unknown]
     return (known or words or [len(tokens) - 1])[-1]
@@ -147,8 +148,8 @@ def strongest_head(
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> tuple[int, int]:
-    """The layer and the head in which a query has its strongest link, as `run` counts links, where one of them is None
-    and the model is a checkpoint; else these, the first layer that attends and head 0 standing in for None.
+    """The layer and the head with the query's strongest link, searched where either is None and the model is a
+    checkpoint; otherwise those given, with the first attending layer and head 0 for None.
 
     whole_layer: whether all heads of the layer are explained. note: is told which. on_cost: is told what the search
     takes.
@@ -194,7 +195,8 @@ def _word_of(token: Token) -> str:
 def derivation_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int, projections: bool = False
 ) -> AttentionTopic:
-    """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
+    """Build the `attn.explain/1` document, topic "attention": one query's attention in one head, step by step in
+    float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
     own matrices. A query that sees nothing has weights 0 and output 0. projections: whether W_Q, W_K, W_V and W_O are
@@ -254,8 +256,8 @@ def derivation_document(
 
 
 def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: int) -> dict[str, Floats]:
-    """The stages with a global token's own query, keys and values in place of the common ones; the same stages where
-    the query is none."""
+    """The stages with q, k and v replaced by those of the global projections where the query is a global token; else
+    the stages unchanged."""
     if query not in (spec.own_global or ()):
         return stages
     q = np.array(stages["q"])
@@ -264,8 +266,8 @@ def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: 
 
 
 def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
-    """The step of the projections with the column of W_Q that q's first entry comes of, where x times it is that entry:
-    not after rotation, nor where x is normed or scaled first, nor of a model that transformers runs."""
+    """Add to the projections step the column of W_Q that gives q's first entry; unchanged where x times it is not that
+    entry (after rotation, with x normed first) or the weights cannot be read."""
     assert isinstance(step, Projections)
     if not model.own_layers:  # the weights are not to be had by role
         return step
@@ -283,7 +285,8 @@ def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
 
 
 def _after_heads(model: Model, layer: int, before: Array, stages: dict[str, Floats], query: int) -> After:
-    """The query's row of what follows the heads, each head's part of it where there are several, and the norm.
+    """What happens to the query's vector after the heads: each head's part of the output where there are several, the
+    residual sum and the norm.
 
     before: what entered the layer, before any norm, [token, width].
     """
@@ -305,8 +308,8 @@ def _after_heads(model: Model, layer: int, before: Array, stages: dict[str, Floa
 def steps_of(
     stages: Mapping[str, Floats], scale: float, softcap: float | None, sink: float | None, query: int
 ) -> list[Step]:
-    """The steps of one query's attention, worked out from one head's stages: hidden, q, k, v, capped, biased, masked.
-    sink: the logit of a learned sink, None without one."""
+    """The steps of one query's attention, computed from one head's stages by name (hidden, q, k, v, capped, biased,
+    masked). sink: the logit of a learned sink, None without one."""
     x, q, k, v = stages["hidden"][query], stages["q"][0, query], stages["k"][0], stages["v"][0]
     products = q * k
     raw = products.sum(axis=1)
@@ -436,8 +439,8 @@ def mask_topic_document(
 def _padded_texts(
     model: Model, texts: Sequence[tuple[str, Sequence[Token]]], layer: int, head: int
 ) -> list[PaddedText]:
-    """The texts in one batch, each padded to the longest: the row of its last token, beside the one that it has
-    alone."""
+    """Run the texts in one padded batch, and return for each its last token's weights there and how far they are from
+    those without the batch."""
     tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
@@ -507,8 +510,8 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
 def _without_heads(
     model: Model, trace: LayerTrace, query: int, weights: Floats, mixed: Floats
 ) -> SingleHead | UnsetType:
-    """The query's attention from q, k and v as if there were no heads, in float64; absent where the trace lacks what it
-    takes. weights, mixed: those of the run's only head, [key] and [v_dim]."""
+    """One query's attention computed from q, k and v without splitting into heads, in float64, to compare with a model
+    of one head; UNSET where the trace lacks what it takes. weights, mixed: the run's own, [key] and [v_dim]."""
     spec = model.spec.blocks[trace.layer].attention
     names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
     if spec.sinks or spec.own_global or not set(names) <= set(trace.stages):
@@ -565,8 +568,8 @@ def position_document(
 def _position_way(
     model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None
 ) -> PositionWay:
-    """What a model's position encoding is, and the query's weights under it. first: the weights [key] that these are
-    measured against; None for themselves."""
+    """A model's position encoding and the query's weights under it, with their largest difference from `first`, [key]
+    (None: 0)."""
     names = ("capped", "biased", "weights")
     trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
     capped, biased, weights = (float64_of(model, trace.stages[name])[0] for name in names)
@@ -582,8 +585,8 @@ def _position_way(
 def _position_facts(
     model: Model, tokens: Sequence[Token], layer: int, bias: Floats
 ) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | UnsetType]:
-    """A layer's position encoding: its name, where it enters, its formula, and its numbers if there are any to show.
-    bias: what it adds to the scores, [query, key]."""
+    """A layer's position encoding: name, where it enters, formula, and its table of numbers (UNSET without one). bias:
+    what it adds to the scores, [query, key]."""
     input_positions, score_position = model.spec.embedding.positions, model.spec.blocks[layer].attention.position
     if input_positions is not None:
         both = split_embedding(model, tokens)
@@ -667,8 +670,8 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
 
 
 def _norm_step(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, after: Floats) -> NormStep | None:
-    """The norm of the sum `after`, or the one of x before the attention; None without either, or where its weights are
-    not to be had. x, after: [width]."""
+    """The norm of the query's vector, step by step: of the sum `after` the attention, or of x before it; None where the
+    layer has neither, or its weights cannot be read. x, after: [width]."""
     place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
     if place not in norms or not model.own_layers:
         return None

@@ -51,7 +51,8 @@ BESIDE = 46
 
 @dataclass(frozen=True)
 class Derivation:
-    """An `attn.explain/1` document about a query, in its view; each method is one part of the screen.
+    """Draws the screen of one query's derivation (`attn.explain/1`, topic "attention"); each public method draws one
+    part.
 
     all_keys: up to so many keys each has its own line. compact: whether parts are short: one key stands for all where
     a step does the same to each. leads: whether each step says first, in a sentence, what it does. code: each step's
@@ -73,7 +74,7 @@ class Derivation:
 
     @property
     def query(self) -> str:
-        """The query's text, cut to the cells of a name."""
+        """The query's text, cut to the width of a name column."""
         return short(self.names[self.document.query], NAME, self.view)
 
     @cached_property
@@ -99,8 +100,8 @@ class Derivation:
         return position_and_text(index, self.names[index], NAME, self.view)
 
     def _title(self, number: int, part: str, note: str) -> Lines:
-        """A step's number (0 for none) and name, its formula with the code beside it, and what it does in a sentence.
-        part: the step's name in `STEP_TITLES`."""
+        """The heading of a step: number (0 for none), name, formula, code, and a sentence that says what it does. part:
+        the step's name in `STEP_TITLES`."""
         view = self.view
         name = say(view, STEP_TITLES[part], query=self.query)
         title = f"{number} {name}" if number else name
@@ -281,8 +282,8 @@ class Derivation:
         return stack(title, ledger(names, rows, total, view), remark(more, view))
 
     def further(self) -> Lines:
-        """The steps after these, which other commands take: the same link in the other heads, and what is without this
-        head."""
+        """Hints at what lies beyond the derivation, each with its command: the same link in other heads, and the run
+        without this head."""
         document, view, model = self.document, self.view, self.document.model
         tokens, best = document.tokens, int(np.argmax(self.weights[: len(document.tokens)]))
         query, key = (token_reference(tokens, index, view) for index in (document.query, best))
@@ -301,7 +302,7 @@ class Derivation:
         )
 
     def matrices(self) -> Lines:
-        """The same numbers for every query, the worked one marked, and how far the two agree."""
+        """The matrices of all queries, with the worked query's row marked, and how far its row is from the run's."""
         document, view, names = self.document, self.view, self.names
         matrices, query = document.matrices, document.query
         texts = names[: len(document.tokens)]
@@ -379,11 +380,13 @@ class Derivation:
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
     def _key_names(self) -> list[str]:
-        """The keys with a line of their own, and how many others there are."""
+        """The labels of the lines of a table: the keys with a line of their own, then "N others" where there are
+        any."""
         return [*map(self.key, self.keys_shown), *([others_text(len(self.rest), self.view)] if self.rest else [])]
 
     def _with_others(self, values: np.ndarray[Any, Any]) -> list[float]:
-        """The values [key] of the keys with a line of their own, and the sum over the others."""
+        """Values, [key], for the lines of a table: those of the keys with a line of their own, then the sum over the
+        others."""
         return [*values[self.keys_shown].tolist(), *([float(values[self.rest].sum())] if self.rest else [])]
 
     def _keys_shown_note(self) -> Lines:
@@ -402,17 +405,17 @@ class Derivation:
 
 
 def others_text(count: int, view: View) -> str:
-    """What a line that stands for so many others is called: `5 others`."""
+    """The label of the line that sums up `count` other keys, such as `5 others`."""
     return say(view, plural("{count} other", "{count} others", count=count))
 
 
 def lead_remark(part: str, query: str, view: View) -> Lines:
-    """The sentence that leads to a step, one of `LEADS`. query: the query's text."""
+    """The introductory sentence of a step, from `LEADS`. part: the step's name. query: the query's text."""
     return remark(say(view, LEADS[part], query=say(view, '"{text}"', text=query)), view, style="")
 
 
 def agreement_remark(difference: float, view: View) -> Lines:
-    """How far the worked numbers are from the run's own. difference: the largest."""
+    """A remark that tells by how much the worked numbers differ at most from the run's own."""
     template = message("Worked by hand and taken from the run, the same numbers differ by at most {difference}.")
     return remark(say(view, template, difference=f"{difference:.1e}"), view)
 
@@ -431,8 +434,8 @@ MATRICES = {
 
 
 def _square_matrices(document: AttentionTopic) -> list[tuple[str, object]]:
-    """The names and values of the matrices [query, key] in order, without those that the next step leaves as they
-    are."""
+    """The matrices [query, key] of the document as (name, values), in the order of the steps, without those that equal
+    the next one."""
     matrices = document.matrices
     squares: list[tuple[str, object]] = []
     if matrices.raw is not UNSET and matrices.scaled is not UNSET:

@@ -156,7 +156,8 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
 
 
 def _redistribution_sentence(document: MaskTopic, view: View) -> str:
-    """That the visible keys share the weight of the hidden ones in proportion; "" where they do not."""
+    """A sentence on what the mask does to the query's row: the visible keys share the weight of hidden ones in
+    proportion, or it hides none or all; "" where the sharing does not hold."""
     query, visible_share = document.query, 1 - document.hidden
     masked, before, after = (
         np.asarray(getattr(document, part), np.float64)[query] for part in ("masked", "before", "after")
@@ -180,7 +181,8 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
 
 
 def _padding_sentence(document: MaskTopic, view: View) -> str:
-    """That padding gets no weight and changes none; "" where no texts are padded together, or it does not hold."""
+    """A sentence that padding in a batch gets no weight and changes no other; "" without a batch, or where that does
+    not hold."""
     if document.batch is UNSET:
         return ""
     lengths = [len(padded_text.tokens) for padded_text in document.batch]
@@ -254,7 +256,7 @@ def difference_text(difference: float) -> str:
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
-    """Every pair before and after the mask, for `--plain`."""
+    """The rows of `--plain`: every query and key with score and weight before and after the mask."""
     yield ["query", "key", "score", "masked", "weight_before", "weight"]
     masked = as_matrix(document.masked)
     for query, row in enumerate(document.scores):
@@ -331,7 +333,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
 
 
 def _single_head(document: MultiheadTopic, single: SingleHead, texts: Sequence[str], view: View) -> Lines:
-    """Of one head: its weights and output beside those of attention without heads. texts: the tokens'."""
+    """For a model of one head: its weights and output beside those of attention without heads. texts: the tokens'."""
     names = [say(view, "single-head"), say(view, "h = 1")]
     head = document.heads[0]
     top = heading(
@@ -348,8 +350,8 @@ def _single_head(document: MultiheadTopic, single: SingleHead, texts: Sequence[s
 
 
 def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
-    """What averaging the heads loses: those that look elsewhere than the average does, or, where none does, how much
-    each looks; and by how much the average is less certain."""
+    """Yield sentences on what averaging the heads' weights hides: heads that look elsewhere than the average, or else
+    how much each looks at its key; and how much higher the average's entropy is."""
     heads, average = document.heads, as_matrix([document.average])[0]
     if len(heads) < 2 or not average.any():
         return
@@ -515,7 +517,8 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
 
 
 def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
-    """The sentence, tinted by where the word looks; whether its vector still points where it did. query: its text."""
+    """The text tinted by where the query looks, and a sentence on whether its vector still points where it did. query:
+    its text."""
     query_text = say(view, '"{text}"', text=query)
     template = message(
         "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x and x + O."
@@ -604,8 +607,8 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
 
 
 def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
-    """The sentence, tinted by how far each word's weight moves where it moves most; which way that is; whether the
-    weights are learned."""
+    """The text tinted by how far each word's weight moves under the position encoding that moves them most, and
+    sentences on which that is. query: the query's text."""
     query_text = say(view, '"{text}"', text=query)
     other_ways, note = document.ways[1:], not_learned_note(document.model, view)
     most_moving = max(other_ways, key=lambda way: way.moved, default=None)

@@ -58,8 +58,8 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
 
 
 def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str]]:
-    """Each step's lines of code, by the part of the screen that they stand in: one after the other they compute the
-    head's output `o` from its `q`, `k` and `v`, for all queries.
+    """For each part of the screen the lines of NumPy or PyTorch code (`library`: "numpy" or "torch") that compute its
+    step; all together compute a head's output `o` from its `q`, `k` and `v`.
 
     What the run adds by its positions is called `bias`, what may be seen `visible`, a learned sink's logit `sink`.
     library: "numpy" or "torch".
@@ -87,8 +87,8 @@ def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str
 
 
 def _softmax_code(library: str, *, sink: bool, empty: bool) -> list[str]:
-    """The lines of code of each row's softmax. sink: whether a learned sink is in its sum. empty: whether a row may see
-    nothing."""
+    """The lines of code of a softmax over each row. sink: whether a learned sink is in its sum. empty: whether a row
+    may have no visible key."""
     if library == "torch" and not sink:
         lines = ["a = torch.softmax(s, dim=-1)"]
     elif library == "torch":
@@ -110,7 +110,7 @@ def explain_screen(document: ExplainDocument, view: View) -> Lines:
 
 
 def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
-    """The steps of the screen, one after the other; of a brief one, the answer alone."""
+    """The screen as a list of blocks, one per step (`--step` waits between them); the answer alone in a brief view."""
     match document:
         case AttentionTopic():
             blocks = _derivation_blocks(document, view)
@@ -142,13 +142,13 @@ def _derivation_blocks(document: AttentionTopic, view: View) -> list[Lines]:
 
 
 def _is_full(derivation: Derivation, view: View) -> bool:
-    """Whether the part is shown unasked: in a full view alone."""
+    """Whether the view is full, so that the tokens and shapes are shown."""
     return view.full
 
 
 def _shows_residual(derivation: Derivation, view: View) -> bool:
-    """Whether the residual is shown unasked: a checkpoint always has one; of weights of one layer somebody asked for
-    it."""
+    """Whether the part on the residual is shown without being asked for: in a full view, or where the model is no
+    checkpoint and was given a residual or a norm."""
     after = derivation.document.after
     has_residual = after is not UNSET and not (after.sum is UNSET and after.norm is UNSET)
     return view.full or (derivation.document.model.source != "checkpoint" and has_residual)
@@ -170,7 +170,7 @@ def _header_part(derivation: Derivation, view: View) -> Lines:
 
 
 def _projection_part(name: str, derivation: Derivation, view: View) -> Lines:
-    """One of the head's matrices of weights, such as W_Q; that there is none, where there is none."""
+    """The table of one of the head's weight matrices, such as W_Q, or a line that says why there is none."""
     projections = derivation.document.projections or {}
     if name not in projections:
         return remark(WHY.get(name, message("this run has no {part}", part=name)), view)
@@ -178,7 +178,7 @@ def _projection_part(name: str, derivation: Derivation, view: View) -> Lines:
 
 
 def _step_part(name: str, derivation: Derivation, view: View) -> Lines:
-    """The part that the derivation's method of this name draws."""
+    """The part of the screen drawn by the method `name` of the derivation."""
     lines: Lines = getattr(derivation, name)()
     return lines
 

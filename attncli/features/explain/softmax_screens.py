@@ -61,14 +61,15 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
 
 
 def lead(title: str, text: str, view: View, *, note: str = "") -> Lines:
-    """What a topic is about: its title with a note beside it, and a sentence or two."""
+    """The heading of a topic: its title with a note beside it, and one or two sentences on what it is about."""
     return stack(heading(title, note, view), remark(text, view, style=""))
 
 
 def tinted_answer(
     document: Header, shares: Iterable[float] | None, texts: Iterable[str], view: View, *, query: int | None, tint: str
 ) -> Lines:
-    """The sentence, tinted by what the answer is about, and the answer in words. Arguments as of `shaded_sentence`."""
+    """The document's text, tinted, with the sentences of the answer below it. Other arguments as of
+    `shaded_sentence`."""
     tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=query, tint=tint)
     return stack(tinted_sentence, sentences(texts, view))
 
@@ -94,8 +95,8 @@ def scaling_answer(document: ScalingTopic, view: View) -> Lines:
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
-    """The sentence, tinted by what each word's weights sum to where the softmax runs over all of them; the least and
-    the most."""
+    """The text tinted by the sum of each word's weights where one softmax runs over the whole matrix, and a sentence on
+    the least and the largest sum."""
     sums = [float(value) for value in document.row_sums]
     sums_sentence = say(
         view,
@@ -139,7 +140,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         title = plural("softmax of {count} number", "softmax of {count} numbers", count=len(scores))
 
     def column(numbers: Iterable[float | None]) -> tuple[list[str], str]:
-        """The texts of a column, and "" in place of a sum."""
+        """The texts of a column of numbers, and "" for its sum, which is not shown."""
         return [format_fixed(number, view.precision) for number in numbers], ""
 
     columns = [
@@ -292,7 +293,8 @@ OUTPUTS = 8
 
 
 def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
-    """Whether the order is seen: what holds of every way of telling places, or of the one that ran."""
+    """Yield sentences on whether attention notices the order of the tokens, for all position encodings that ran, or for
+    the only one."""
     rows = [row for row in document.order_rows if row.order == document.order]
     plain = _row_without_positions(document)
     if plain is not None and plain.equal:
@@ -335,14 +337,14 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
 
 
 def _row_without_positions(document: OrderTopic) -> OrderRow | None:
-    """The row of the model without position encoding and without a mask; None where none ran so."""
+    """The row of the run without position encoding and without mask; None where no model ran so."""
     rows = [row for row in document.order_rows if row.order == document.order]
     return next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
 
 
 def order_answer(document: OrderTopic, view: View) -> Lines:
-    """The sentence, tinted by how far each word's output moves without positions, or as the model ran; whether the
-    order is seen."""
+    """The text tinted by how far each word's output changes with the order, without positions where that was run, and
+    sentences on whether the order matters."""
     row = _row_without_positions(document) or document.order_rows[0]
     conventions = {"position": convention(row.position, view), "mask": convention(row.mask, view)}
     texts = _order_sentences(document, view)
@@ -363,12 +365,13 @@ COMMON_WORDS = {"none": message("none"), "causal": message("causal")}
 
 
 def convention(name: str, view: View) -> str:
-    """A position encoding or a mask, as options spell it; what is a word, in the view's language."""
+    """The name of a position encoding or a mask as options spell it, with the words "none" and "causal" in the view's
+    language."""
     return say(view, COMMON_WORDS[name]) if name in COMMON_WORDS else name
 
 
 def _difference_text(difference: float) -> str:
-    """A difference of outputs in a sentence: three digits, two where it is below 0.001."""
+    """Write a difference of outputs: three significant digits, two below 0.001."""
     return f"{difference:.2g}" if difference < 1e-3 else f"{difference:.3g}"
 
 
@@ -378,7 +381,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     gap = " " if not all(len(text) == 1 for text in texts) else ""
 
     def text_in_order(order: Iterable[int]) -> str:
-        """The tokens' texts in an order of their positions."""
+        """The tokens' texts in the order that a list of positions gives."""
         return label(gap.join(texts[index] for index in order), ascii=view.ascii)
 
     lines = [
@@ -413,7 +416,8 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
 
 
 def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:
-    """The rows whose outputs are shown: the first, without positions where it ran so, and the first that differs."""
+    """The rows whose outputs are shown: the first, and, where its outputs are equal in both orders, the first that
+    differs."""
     rows = [row for row in document.order_rows if row.order == document.order and row.outputs is not UNSET]
     return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
 
@@ -513,7 +517,7 @@ def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
 
 
 def metrics_screen(view: View) -> Lines:
-    """Every metric with a line of what a high value means, and how to ask for more; brief, their names."""
+    """The list of all metrics, each with what a high value means; in a brief view their names alone."""
     from attncli.measure.metric import METRICS  # only this list needs them
 
     if view.brief:

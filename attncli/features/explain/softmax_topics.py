@@ -67,7 +67,8 @@ class SoftmaxSteps(Struct, frozen=True):
 
 
 def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> SoftmaxSteps:
-    """Softmax of one row of scores. sink: a learned logit that takes its share and is dropped.
+    """Compute the softmax of one row of scores with every step. scores: None for a hidden key. sink: a learned logit
+    that takes part in the sum but gets no output weight; None without one.
 
     Source: the maximum is subtracted first, as every implementation does, so that no exponential overflows.
     """
@@ -85,7 +86,7 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
 
 
 def parse_scores(numbers: Sequence[str]) -> list[float]:
-    """The numbers given to `attn explain softmax`: written apart or joined by commas.
+    """Parse the numbers of `attn explain softmax`, given as separate words or joined by commas.
 
     Raises InputError for none or for what is no finite number.
     """
@@ -163,7 +164,7 @@ def softmax_of(scores: Sequence[float]) -> list[float]:
 
 
 def _exp(value: float) -> float | None:
-    """e to this power; None where that leaves the range of a float."""
+    """e to the power of `value`; None where that overflows a float."""
     try:
         return math.exp(value)
     except OverflowError:
@@ -181,7 +182,8 @@ def float64_of(model: Model, array: Array) -> Floats:
 def layer_trace(
     model: Model, tokens: Sequence[Token], layer: int, keep: Collection[str], heads: Selection = EVERY
 ) -> LayerTrace:
-    """The trace of one layer. keep: which of the large stages it has; the others are always there. heads: whose.
+    """Run a model on tokens and return the trace of one layer. keep: the large stages that it is to hold; the others
+    are always there. heads: which heads.
 
     Raises InputError for numbers that left the range of their type.
     """
@@ -189,7 +191,8 @@ def layer_trace(
 
 
 def row_softmax(scores: Floats) -> Floats:
-    """Softmax of each row of scores [row, key]; what is not finite is hidden, a row without a finite score is all 0."""
+    """Softmax of each row of scores, [row, key], where entries that are not finite count as hidden and a row without a
+    finite score is all 0."""
     is_finite = np.isfinite(scores)
     keys = np.where(is_finite, scores, 0.0)[:, None, :, None]
     queries = np.ones((len(scores), 1, 1, 1))
@@ -305,7 +308,8 @@ def _dot_products(d_k: int, samples: int, seed: int) -> Floats:
 
 
 def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVariance:
-    """Mean and variance of scaled dot products, [samples], and how far the variance is from the theory's."""
+    """The mean and variance of scaled dot products, [samples], with their standard errors, beside the variance that
+    theory gives."""
     deviations = values - values.mean()
     variance = float((deviations**2).sum() / (len(values) - 1))
     error = math.sqrt(max(float((deviations**4).mean()) - variance**2, 0.0) / len(values))
@@ -323,8 +327,8 @@ def _measured_variance(scale: str, values: Floats, theory: float) -> ScaleVarian
 def _mean_peakedness(
     d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int
 ) -> list[ScaleSoftmax]:
-    """Means over random queries of largest weight, entropy (nats) and gradient norm, for every scale, named, and for
-    uniform weights."""
+    """Largest weight, entropy (nats) and softmax gradient norm, averaged over random queries, for each scale (name,
+    factor) and for uniform weights."""
     sums = {name: np.zeros(3) for name, _ in scales}
     rows = max(CHUNK // (d_k * keys), 1)
     for start in range(0, queries, rows):
@@ -446,7 +450,7 @@ def order_document(
 
 
 def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
-    """How far a layer's outputs move when the tokens come in another order, and whether that is rounding alone."""
+    """How far a layer's outputs change when the tokens come in another order, and whether that is rounding alone."""
     before, after = (
         float64_of(model, layer_trace(model, text_tokens, layer, ()).stages["out"])
         for text_tokens in (tokens, _reorder(tokens, order))
@@ -471,8 +475,8 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
 
 
 def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
-    """The tokens in another order, counted anew. order: for each new place the position of the token that moves
-    there."""
+    """The tokens in another order, with new positions. order: for each new place the old position of the token that
+    moves there."""
     return [replace(tokens[source], index=place) for place, source in enumerate(order)]
 
 
@@ -483,7 +487,8 @@ EXAMPLE = ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.2, 0.3, 0.5, 0.0), (0.
 
 
 def metric_document(name: str) -> MetricTopic:
-    """Explain a metric: its declaration, its value for `EXAMPLE`, and that for uniform attention.
+    """Build the document that explains a metric: its definition, its value for the head `EXAMPLE`, and that for uniform
+    attention.
 
     Args:
         name: The name of one of `attncli.metrics.METRICS`.

@@ -25,7 +25,8 @@ SPLITS: tuple[Split, ...] = ("part", "token", "frequency", "dimension")
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """Which link is explained, and over what."""
+    """The options of `attn why` that name the link (the attention of one token to another) and say what its score is
+    split into."""
 
     start: Annotated[str | None, declarations.FROM] = None
     end: Annotated[str | None, declarations.TO] = None
@@ -68,7 +69,7 @@ def why(
     single = output.json or output.svg is not None or page.html is not None
 
     def documents() -> Iterator[WhyDocument]:
-        """One document per text: the parts that the link's score is the sum of."""
+        """Yield one `attn.why/1` document per text."""
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 with progress(environment, "taking the score apart") as on_progress:
@@ -98,7 +99,8 @@ def why(
 
 
 def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
-    """Both ends of the link, and how it is split. Raises UsageError for options that contradict each other."""
+    """The query's and the key's name from `--from` and `--to`, and the split that `--by` names. Raises UsageError where
+    one is missing or options contradict each other."""
     if link.start is None or link.end is None:
         raise UsageError(
             "attn why needs two tokens", expected="--from TOK and --to TOK", hint="attn why TEXT --from it --to animal"

@@ -57,9 +57,9 @@ PAIRS = 200
 
 
 class WhyRequest(Struct, frozen=True):
-    """What is asked. queries, keys: the pieces of the two words that the link is between; of several the two with the
-    largest weight. than: the pieces of another key; none for what the row expects. selection: the heads among which the
-    one with the largest weight is explained."""
+    """Which link is explained, and how its score is split. queries, keys: positions of the tokens of the two words; the
+    pair with the largest weight is taken. than: positions of another key that the score is compared with; empty for the
+    row's weighted mean. selection: heads, of which the one with the largest weight is taken."""
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -89,7 +89,8 @@ def why(
     note: Callable[[str], None] = lambda text: None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
-    """Why a head looks there: the score of a link as a sum over pairs of parts of the residual stream.
+    """Explain why a head attends from one token to another: the link's score as a sum over parts of the residual stream
+    of both tokens.
 
     Args:
         model: As `attncli.load` returns it; a decoder that reads a source for a link to that.
@@ -134,6 +135,7 @@ def why(
     noted = set[str]()
 
     def note_once(text: str) -> None:
+        """Pass a note on to `note` unless the same text was noted before."""
         if text not in noted:
             noted.add(text)
             note(text)
@@ -176,7 +178,7 @@ def why_document(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
-    """Why a head looks there; what is asked by positions. Arguments and errors are those of `why`."""
+    """As `why`, with the link named by token positions in `request`. Arguments and errors are those of `why`."""
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
@@ -197,7 +199,8 @@ def why_document(
 
 
 def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
-    """The tokens that a reference names: of several pieces the one with the largest weight will be explained."""
+    """The token positions that `reference` names; where they are several, a note says that the link with the largest
+    weight among them is explained."""
     match = find_span(tokens, reference)
     if match.stop - match.first == 1:
         return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
@@ -215,7 +218,8 @@ def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None]
 
 
 def written_parts(text: SweepText, whole: Contributions, attributor: Attributor | None, target: int | None) -> Writes:
-    """What the head writes for the query, by source token, and what that adds to a logit: u_j = A_ij·v_j·W_O.
+    """What the head writes into the query's residual stream, split by source token, u_j = A_ij·v_j·W_O, and what each
+    adds to a logit.
 
     attributor: what followed the text to its end, with the head chosen; None for a model without an output head.
     target: a vocabulary entry; None for the model's first choice.
@@ -260,7 +264,8 @@ def written_parts(text: SweepText, whole: Contributions, attributor: Attributor 
 
 
 def refuse_hashing(spec: Spec) -> None:
-    """Raise UnsupportedError for attention by hashes: its scores are no sums over all pairs."""
+    """Raise UnsupportedError for a model with hash attention (LSH), whose scores are not taken over all pairs of
+    tokens."""
     for block in spec.blocks:
         if block.attention.hashing is not None:
             raise UnsupportedError(
@@ -270,14 +275,15 @@ def refuse_hashing(spec: Spec) -> None:
 
 
 class _PairWeights:
-    """The weights between some queries and some keys, kept while blocks of rows go by, by kind, layer and head."""
+    """Collects the attention weights between some queries and keys from blocks of rows, in `weights` by (layer, kind,
+    head, query, key); pairs that the mask hides are left out."""
 
     def __init__(self, model: Model, queries: Sequence[int], keys: Sequence[int]) -> None:
         self._model, self._queries, self._keys = model, queries, keys
         self.weights: dict[tuple[int, str, int, int, int], float] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Keep the weights of the links in question from a block of query rows."""
+        """Record the weights of the chosen pairs in one block of query rows."""
         backend = self._model.backend
         for query in (number for number in self._queries if block.start <= number < block.stop):
             for key in (number for number in self._keys if block.low <= number < block.high):
@@ -293,8 +299,8 @@ class _PairWeights:
 
 
 def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | None]:
-    """The link with the largest weight among the chosen heads and the pieces of both words, and the piece of the other
-    key with the largest weight in that row, None without one. Raises InputError where the mask hides all of them."""
+    """The link with the largest weight among the request's heads, queries and keys, and, of its `than`, the key with
+    the largest weight in the same row (None without). Raises InputError where the mask hides all of them."""
     model, spec = text.model, text.model.spec
     chosen = [place for place in places(spec, request.selection) if place.kind == request.kind]
     if not chosen:
@@ -326,7 +332,7 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
         )
 
     def weight(link: Link, key: int) -> float:
-        """The weight of a key in the row of a link's query; −1 where the mask hides it."""
+        """The weight of a key in the row of the link's query; −1 where the mask hides it."""
         return weights.get((link.layer, link.kind, link.head, link.query, key), -1.0)
 
     first = max(links, key=lambda link: weight(link, link.key))
@@ -341,9 +347,9 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
 
 
 class StrongestLinks:
-    """The strongest link of each token in chosen heads of the self-attention, while blocks of rows go by, without those
-    that lists of links leave out: of equals the first. by_query: weight and key, by layer, head and query; absent where
-    a row has no such link."""
+    """Collects, from blocks of rows, the strongest link of each query in chosen self-attention heads, leaving out links
+    that say little (to special tokens, neighbours, the first token, itself). by_query: (weight, key) by (layer, head,
+    query); no entry where a query has no such link."""
 
     def __init__(self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> None:
         self._backend, self._heads, self._count = backend, tuple(heads), len(tokens)
@@ -351,7 +357,7 @@ class StrongestLinks:
         self.by_query: dict[tuple[int, int, int], tuple[float, int]] = {}
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Take the weights of a block of rows."""
+        """Record the strongest links of one block of query rows."""
         keys = slice(block.low, min(block.high, self._count))
         out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
         weights = block.stages["weights"]
@@ -365,7 +371,7 @@ class StrongestLinks:
                     self.by_query[place] = float(table[row, key]), block.low + key
 
     def of_head(self, layer: int, head: int) -> tuple[int, int] | None:
-        """The query and the key of a head's strongest link; None for a head without one."""
+        """The (query, key) of a head's strongest link; None for a head without one."""
         links = [
             (-weight, query, key) for (*place, query), (weight, key) in self.by_query.items() if place == [layer, head]
         ]
@@ -381,7 +387,7 @@ def why_links(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[WhyDocument]:
-    """Why chosen heads look where they do: the strongest link of each token, taken apart.
+    """Explain chosen self-attention heads: one `attn why` document for each token's strongest link in each of them.
 
     Args:
         model: As `attncli.load` returns it.
@@ -422,8 +428,8 @@ def why_links(
 
 
 def _needs_layer_parts(text: SweepText, link: Link, memory: int | None, *, by_token: bool = False) -> bool:
-    """Whether heads must be added up by layer to fit. by_token: whether they are to be split by token. Raises
-    LimitError where that does not help."""
+    """Whether the heads of a layer must be summed to one part for the split to fit in `memory` bytes (None: any
+    amount). by_token: whether heads are to be split by source token. Raises LimitError where summing does not help."""
     if memory is None:
         return False
     attention = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind]
@@ -443,7 +449,8 @@ def _needs_layer_parts(text: SweepText, link: Link, memory: int | None, *, by_to
 
 
 def _kept_numbers(text: SweepText, link: Link) -> int:
-    """How many numbers a split by token keeps: what enters each attention, and how each side reads its heads."""
+    """How many numbers are kept in memory for a split by source token: what enters each attention, and the matrices
+    through which the link's query and key read each head."""
     model, dim = text.model, dict(attentions(text.model.spec.blocks[link.layer]))[link.kind].head_dim
     spans = [(model.spec.blocks[: link.layer + 1], text.count)]
     if link.kind == "cross" and model.encoder is not None:
@@ -468,7 +475,7 @@ def _link_document(
     by_layer: bool,
     writes_part: Writes | UnsetType,
 ) -> WhyDocument:
-    """The document of a link: its score, the row around it, and both split into what the parts of the model bring.
+    """Build the `attn.why/1` document of a link from its split score, with the scores of the row's other keys.
 
     than: the key whose score is subtracted, None for the row's mean. by_layer: whether a part is all heads of a layer.
     """
@@ -511,14 +518,16 @@ def _link_document(
 
 
 def source_tokens(model: Model) -> list[Token]:
-    """What a decoder looks at: the tokens of the other text, or captured states, as words."""
+    """The tokens that cross-attention attends to: those of the source text, or s0, s1, … for captured encoder
+    states."""
     if model.source or model.memory is None:
         return list(model.source)
     return [Token(place, f"s{place}", None, None, None) for place in range(model.memory.shape[-2])]
 
 
 def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_token: bool) -> list[WhyPart]:
-    """The parts as the document holds them. by_token: whether heads are split by the token that they carried."""
+    """Convert the parts of a score to document rows, over the key at position `than` or the row's weighted mean.
+    by_token: whether each head is split by the token whose value it carried."""
     query_sides, key_sides = whole.centre(whole.query_sums, than), whole.centre(whole.key_sums, than)
     without = whole.weights_without()
     by_layer: dict[LinkPart, list[SourcePart]] = {}
@@ -542,11 +551,12 @@ def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_to
 def _part_row(
     part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
 ) -> WhyPart:
-    """A part of the score as the document tells it. without: the link's weight without it, by whose side it is off."""
+    """Convert one part of a score to a document row. query_side, key_side: what it adds to the advantage on either
+    side. without: the link's weight without it, by "query", "key" and "all_keys"."""
     stream = part.stream
 
     def weight(name: str) -> float | None:
-        """The link's weight without this part on the side of this name; None where it is not known."""
+        """The link's weight without this part on the side `name`; None where it is not known."""
         value = without.get(name)
         return None if value is None or np.isnan(value) else value
 
@@ -598,8 +608,8 @@ def _dimension_rows(text: SweepText, parts: Contributions, by: Split, than: int 
 
 
 def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int], float | None]]:
-    """The pairs of entries that are rotated together, each with its period in tokens, the shortest first, and the
-    entries that are not rotated. length: how many positions the text has."""
+    """The entries of a head's vectors that RoPE rotates together, in pairs, each with its period in tokens, shortest
+    first; last, with None, the entries that it does not rotate. length: number of positions in the text."""
     per_pair, _ = frequencies(rope, length)
     half = rope.dims // 2
     groups: list[tuple[list[int], float | None]] = []

@@ -164,7 +164,7 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
 
 
 class NamedPart(Protocol):
-    """What a part of a score is named by."""
+    """The fields of a part of a score that `part_name` makes its name from."""
 
     @property
     def kind(self) -> str:
@@ -188,19 +188,19 @@ class NamedPart(Protocol):
 
 
 def is_of_source(part: WhyPart, document: WhyDocument) -> bool:
-    """Whether a layer of the encoder wrote a part, which the decoder's layers of the same numbers did not."""
+    """Whether a part was written by the encoder: in cross-attention, a layer's part on the key side."""
     return document.link.attention == "cross" and part.side == "key" and part.layer is not None
 
 
 def part_title(part: WhyPart, document: WhyDocument) -> Message:
-    """A part of a document's score as tables name it: in cross-attention, those of the encoder's layers say so."""
+    """The name of a part in tables, with "encoder" before it where an encoder layer wrote it."""
     name = part_name(part)
     return message("encoder {part}", part=name) if is_of_source(part, document) else name
 
 
 def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | None:
-    """The token whose values a head carried, with its place, such as " #3", where its text stands more than once; None
-    for a part of several tokens."""
+    """The token whose value a head carried in this part, and its place, such as " #3", where the same text stands more
+    than once (else ""); None for a part of several tokens."""
     tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
     if part.source is None or part.source >= len(tokens):
         return None
@@ -209,8 +209,8 @@ def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | No
 
 
 def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float]]]:
-    """What each earlier head adds, on both sides: layer, head, number; those of a decoder's self-attention and
-    cross-attention and of the encoder apart, by "self", "cross" and "encoder". Empty where heads are split by token."""
+    """What each earlier head adds to the advantage, query and key side together, as (layer, head, number), by "self",
+    "cross" and "encoder". Empty where heads are split by token."""
     heads: dict[str, list[tuple[int, int, float]]] = {}
     for part in document.parts if document.by != "token" else ():
         if part.kind == "head" and part.layer is not None and part.head is not None and part.attention is not None:
@@ -221,7 +221,7 @@ def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float
 
 
 def part_name(part: NamedPart) -> Message:
-    """A part as tables name it."""
+    """The name of a part in tables, such as "L5 H11" or "token"."""
     layer, head = part.layer, part.head
     match part.kind:
         case "token":
@@ -259,7 +259,7 @@ def part_name(part: NamedPart) -> Message:
 
 
 def _norm_name(part: NamedPart) -> Message:
-    """A part that a norm added, as tables name it: by where the norm sits."""
+    """The name, in tables, of a part that a norm's bias adds: by where the norm sits."""
     match part.place:
         case "embed.norm":
             return message("embedding norm")
@@ -278,11 +278,11 @@ def _norm_name(part: NamedPart) -> Message:
 
 
 def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
-    """What a part adds to the advantage on one side; None where it has no such side."""
+    """What a part adds to the advantage through the query or through the key; None where it is no part of that side."""
     return part.query_side if side == "query" else part.key_side
 
 
 def ranked_parts(document: WhyDocument, side: Literal["query", "key"]) -> list[tuple[WhyPart, float]]:
-    """The parts of one side with what they add, the largest first by size."""
+    """The parts of one side with what each adds to the advantage, the largest absolute value first."""
     values = [(part, value) for part in document.parts if (value := side_value(part, side)) is not None]
     return sorted(values, key=lambda pair: -abs(pair[1]))

@@ -68,7 +68,7 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
 
 
 def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
-    """A part as this screen names it, with the word whose values it carried."""
+    """The name of a part on the screen, with the word whose value a head carried."""
     name, source = say(view, part_title(part, document)), source_of(part, document)
     if source is None:
         return name
@@ -77,7 +77,8 @@ def _part_text(part: WhyPart, document: WhyDocument, view: View) -> str:
 
 
 def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
-    """Both words, quoted; with their places where they, or the key that stands against, are alike."""
+    """The link's query and key as quoted words, with their positions where they, or the key compared with, are the same
+    word."""
     link, beside = document.link, () if isinstance(document.centred, str) else (document.centred.key,)
     of_one_text = link.attention == "self"
     query = quoted_token(document.tokens, link.query, view, beside=(link.key, *beside) if of_one_text else ())
@@ -96,17 +97,18 @@ def _heads_grid(document: WhyDocument, view: View) -> Lines:
 
 
 def _digits(document: WhyDocument, view: View) -> int:
-    """Digits after the point of contributions: so many that two of the advantage's count, where it is small."""
+    """How many decimals contributions have: the view's, at least 2, and up to 3 more for a small advantage."""
     size = abs(document.total)
     return max(view.precision, 2) + next((more for more, least in enumerate(SMALL) if size >= least or size == 0), 3)
 
 
 def _format_number(value: float, digits: int) -> str:
-    """A number in a sentence or a table of its own, in few cells however large it is."""
+    """Write a contribution with so many digits after the point, in few characters however large it is."""
     return writer([value], digits)(value)
 
 
 def _count_shown(view: View, count: int) -> int:
+    """How many of `count` rows a table shows in this view."""
     return count if view.full else min(ROWS if view.few else view.top, count)
 
 
@@ -119,7 +121,8 @@ def _key_side(document: WhyDocument, view: View) -> Lines:
 
 
 def why_sides(document: WhyDocument, view: View) -> Lines:
-    """Both sides ranked, or the entries of q and k."""
+    """The parts of the query's side and of the key's, ranked, or the vector entries where the score is split by
+    them."""
     return stack_spaced(_query_side(document, view), _key_side(document, view), _dimensions_table(document, view))
 
 
@@ -162,8 +165,8 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
 def _with_bars(
     titles: Sequence[str], columns: Sequence[Sequence[str]], values: Sequence[float], view: View
 ) -> list[list[str]]:
-    """The rows of these columns with bars of the values behind them, as long as the screen has room; the rows after
-    those of the values have none."""
+    """Table rows from columns, with a column of bars for `values` added; rows beyond those of the values get an empty
+    bar."""
     texts = [(title, *column) for title, column in zip(titles, columns, strict=True)]
     lengths = bars(list(map(abs, values)), texts, view, LONGEST)
     blank = [""] * (len(columns[0]) - len(lengths))
@@ -232,7 +235,7 @@ def _dimensions_table(document: WhyDocument, view: View) -> Lines:
 
 
 def _dimension_name(entries: Sequence[int], view: View) -> str:
-    """Entries of q and k as tables name them: their numbers, of more than a pair how many there are."""
+    """The name, in tables, of some entries of q and k: one or two by number, more as their count."""
     if len(entries) > 2:
         return say(view, "{count} not rotated", count=len(entries))
     return ", ".join(map(str, entries))
@@ -277,7 +280,8 @@ def _writes_table(document: WhyDocument, view: View) -> Lines:
 
 
 def why_answer(document: WhyDocument, view: View) -> Lines:
-    """The sentence, each word tinted by its advantage in this row, and what the numbers say."""
+    """The text with each word tinted by how far its score stands above the row's weighted mean, and the answer in
+    sentences."""
     keys = document.keys
     shares = [0.0] * len(keys)
     for row in document.row:
@@ -301,7 +305,8 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
-    """The sentences: what the head does, why, and what adds up."""
+    """The answer in sentences: where the head looks, which parts are the reason, how exactly they add up, and what
+    limits the split."""
     texts = [_look_sentence(document, view), *_reasons(document, view), _exactness_sentence(document, view)]
     if document.weight >= NEARLY_ALL and len(document.row) > 1 and isinstance(document.centred, str):
         texts.append(
@@ -321,7 +326,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
 
 
 def _next_command(document: WhyDocument, view: View) -> str:
-    """What would tell whether the link matters."""
+    """The `attn ablate` command that would test whether the link matters."""
     link = document.link
     sides = ((document.tokens, link.query), (document.keys, link.key))
     ends = [token_reference(tokens, index, view) for tokens, index in sides]
@@ -330,7 +335,8 @@ def _next_command(document: WhyDocument, view: View) -> str:
 
 
 def _look_sentence(document: WhyDocument, view: View) -> str:
-    """That the head looks there, and how far the score of the key stands above what it is measured against."""
+    """The sentence that the head looks from query to key, with the weight and how far the score stands above the row's
+    weighted mean or the other key's."""
     query, key = _end_words(document, view)
     link = document.link
     key = claim_link(key, link, view)
@@ -369,8 +375,8 @@ def _look_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _reasons(document: WhyDocument, view: View) -> list[str]:
-    """The largest part of each side where it gives a quarter of the advantage or more; else that the reason is
-    spread."""
+    """Sentences that name the largest part of each side where it is a quarter of the advantage or more; for sides
+    without one, that the reason is spread."""
     if len(document.row) == 1 or document.total < NONE:
         return []
     if document.by in ("frequency", "dimension"):
@@ -417,7 +423,8 @@ SPREAD_REASONS = {
 
 
 def _amount(value: float, document: WhyDocument, view: View) -> Message:
-    """What a part adds, beside the advantage; of more than that, what the others take away again."""
+    """What a part adds, written as "x of the advantage", or, where it is more than that, with what the other parts take
+    away."""
     digits = _digits(document, view)
     if value > document.total and _format_number(value, digits) != _format_number(document.total, digits):
         less = _format_number(value - document.total, digits)
@@ -428,7 +435,8 @@ def _amount(value: float, document: WhyDocument, view: View) -> Message:
 
 
 def _dimension_reason(document: WhyDocument, view: View) -> str:
-    """The entries that add most, where they give a quarter of the advantage or more; else that the reason is spread."""
+    """A sentence on the vector entries that add most where they give a quarter of the advantage or more; else that the
+    reason is spread."""
     first = max(document.dimensions, key=lambda row: row.contribution)
     if first.contribution < QUARTER * document.total:
         return (
@@ -457,7 +465,8 @@ def _dimension_reason(document: WhyDocument, view: View) -> str:
 
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part of a word as a sentence names it; of the encoder, it says so."""
+    """A part as a phrase in a sentence, such as "what layer 5 head 11 brought to 'it'", marked where the encoder wrote
+    it. word: the link's word on that side, quoted."""
     text = _reason_text(part, document, word, view)
     return say(view, "{reason} (in the encoder)", reason=text) if is_of_source(part, document) else text
 
@@ -479,7 +488,8 @@ PART_REASONS = {
 
 
 def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part of a word as a sentence names it, with the word whose values a head carried."""
+    """A part as a phrase in a sentence, naming the word whose value a head carried. word: the link's word on that side,
+    quoted."""
     places = {"layer": part.layer, "head": part.head, "word": word, "part": part_name(part)}
     template = PART_REASONS.get(part.kind, message("what is the same for every word ({part})"))
     if part.kind == "head" and (source := source_of(part, document)):
@@ -495,7 +505,7 @@ def _reason_text(part: WhyPart, document: WhyDocument, word: str, view: View) ->
 
 
 def _exactness_sentence(document: WhyDocument, view: View) -> str:
-    """How many parts add up to the score, and how exactly."""
+    """The sentence that tells how many parts add up to the score, and by how much their sum differs from it."""
     places = {
         "score": _format_number(document.score, 4),
         "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
@@ -512,7 +522,7 @@ def _exactness_sentence(document: WhyDocument, view: View) -> str:
 
 
 def _without_writes(document: WhyDocument, view: View) -> bool:
-    """What both sides have in pairs is left out beside who wrote them."""
+    """Whether the document lacks what the head writes (`--writes`), so that the table of pairs is shown."""
     return document.writes is UNSET
 
 
