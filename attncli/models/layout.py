@@ -95,7 +95,8 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
 
 
 def _without_wrappers(path: list[str]) -> list[str]:
-    """The parts of a tensor's name without those at its beginning that name modules around the attention."""
+    """The parts of a tensor's name, cut at dots, without leading ones that name modules around the attention, such as
+    "layers", "0", "self_attn"."""
     index = 0
     while index < len(path) - 1:
         if path[index] in AROUND:
@@ -108,7 +109,8 @@ def _without_wrappers(path: list[str]) -> list[str]:
 
 
 def _without_shared(names: dict[str, str]) -> dict[str, str]:
-    """The names without a first part that all share, unless it is a projection's own or counts something."""
+    """The plain names (values, by file name) without first parts that all of them share, except parts of a projection's
+    own name and numbers."""
     pairs = [short.split(".", 2)[:2] for short in names.values()]
     is_own = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
     if is_own or len({first for first, _ in pairs}) > 1:
@@ -117,7 +119,8 @@ def _without_shared(names: dict[str, str]) -> dict[str, str]:
 
 
 def _prefix_of(name: str, short: str) -> str:
-    """What stands in a file's name before its plain name; the whole name where nothing does."""
+    """The prefix of `name`, a tensor's name in the file, before its plain name `short`; the whole name where it has no
+    prefix."""
     start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
     return name[:start] if start > 0 else name
 
@@ -134,15 +137,16 @@ Orientation = Literal["in-out", "out-in"]
 
 
 class OwnScale(Struct, frozen=True):
-    """The scale of a class that does not use 1/√d_k. spelling: as `--scale` takes it. description: what to tell the
-    reader."""
+    """The scale of a known class that does not multiply q·k by 1/√d_k. spelling: a value of `--scale`. description: a
+    sentence for the user."""
 
     spelling: str
     description: str
 
 
 class LayoutWeights(Struct, frozen=True):
-    """What a layout gives.
+    """What reading a file in one layout gives: weights by canonical name, and what the tensors tell about heads and
+    scale.
 
     weights: canonical names (`q.weight` …), each weight [out, in]. heads: how many the tensors
     tell of; None where they do not. scale: the class's own, where it is not 1/√d_k.
@@ -157,7 +161,8 @@ class LayoutWeights(Struct, frozen=True):
 
 
 class LayoutRequest(Struct, frozen=True):
-    """What the asker says of a file: sizes it may not tell, or must agree with. None: nothing said.
+    """What the user states about a weight file: sizes that the file may not tell or must agree with; None where nothing
+    is stated.
 
     orientation: how its matrices are stored, where that differs from their layout's custom.
     prefix: take only the tensors whose name begins so.
@@ -175,7 +180,8 @@ EMPTY_REQUEST = LayoutRequest()
 
 
 class Layout(Struct, frozen=True):
-    """One way to spell an attention.
+    """One way in which programs store the weights of an attention: tensor names, their roles, and a function that reads
+    them.
 
     description: it in words. needs: the tensors it must have, by plain name, with the role each plays (`q.weight`;
     several roles are apart by spaces). may: those it can have; a role "" is not used.
@@ -270,11 +276,12 @@ class _Labels:
         self._weights, self._where = weights, where
 
     def of(self, role: str) -> str:
-        """The name in the file of the tensor that plays a role; the role where there is none."""
+        """The tensor's name in the file for a role such as "q.weight"; the role itself where the file has no such
+        tensor."""
         return self._file_names.get(role, role)
 
     def wrong(self, role: str, expected: str) -> InputError:
-        """The refusal of a weight for its shape."""
+        """Return, not raise, the InputError that the weight of a role has another shape than `expected`."""
         array = self._weights[role]
         return InputError(
             "{role} has shape {shape} as [out, in]" if array.ndim == 2 else "{role} has shape {shape}",
@@ -301,8 +308,8 @@ def _check_option(option: str, option_value: int | None, file_value: int, where:
 def _head_count(
     weights: Mapping[str, Array], metadata: Mapping[str, str], where: str, heads: int | None, request: LayoutRequest
 ) -> tuple[int, tuple[str, ...]]:
-    """How many heads: what the tensors tell (`heads`), else the asker, else the metadata, else what d_k gives, else 1;
-    and what to say about it."""
+    """The number of heads, and notes for the user: from the tensors (`heads`), else the user's option, else the
+    metadata, else what a stated d_k gives, else 1."""
     metadata_count = metadata.get("num_heads", "")
     if heads is not None:
         _check_option("--num-heads", request.heads, heads, where)
@@ -474,7 +481,8 @@ def _flat_bias(tensors: Tensors, name: str, width: int) -> Array:
 def orient(
     arrays: dict[str, Array], usual: Orientation, request: LayoutRequest, names: list[str]
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Matrices by role as [out, in], and a note where another way was possible or the usual one was not.
+    """The matrices by role turned to [out, in], and notes for the user where shapes allow either orientation or rule
+    out the layout's usual one.
 
     usual: how this layout stores them. Taken as usual unless the asker says otherwise or the
     shapes (or the asker's d_model) allow only the other way.
@@ -504,7 +512,8 @@ def orient(
 
 
 def _fits_as(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
-    """Whether the shapes of these matrices, by role, allow that they are stored so."""
+    """Whether the shapes of the q, k, v and o matrices, by role, are possible if all are stored in orientation
+    `way`."""
     into, out = (0, 1) if way == "in-out" else (1, 0)
     widths = {arrays[role].shape[into] for role in "qkv"}
     if len(widths) > 1 or d_model not in (None, *widths) or arrays["q"].shape[out] != arrays["k"].shape[out]:
@@ -603,7 +612,8 @@ SCALE = OwnScale(
 
 
 def class_layouts(names: Iterable[str]) -> list[Layout]:
-    """The layouts, that of the list of heads for as many heads as the names tell of."""
+    """The layouts of two teaching classes: a module list of single heads, as many as these tensor names number, and one
+    [dim, dim] projection shared by all heads."""
     numbers = [int(match[1]) for name in names if (match := HEAD.match(name))]
     return [_list_of_heads(max(numbers, default=0) + 1), _shared_projection()]
 
@@ -640,7 +650,8 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
 
 
 def _shared_projection() -> Layout:
-    """A class whose projections of values, keys and queries may each serve all heads."""
+    """The layout of a teaching class with tensors `values`, `keys`, `queries` and `fc_out`, whose projections may each
+    be shared by all heads."""
     needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {"fc_out.weight": "o.weight"}
     may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {"fc_out.bias": "o.bias"}
     return Layout(message("multi-head class values keys queries fc_out, [out, in]"), needs, may, _read_shared)

@@ -35,7 +35,8 @@ from attncli.models.run import EmbeddingVectors, Store, parts_through_norm, with
 
 
 class CheckpointStore:
-    """`Store` of one side of a checkpoint. Of the token table only the rows needed are read."""
+    """Reads the weights of one side (encoder, decoder or whole model) from a checkpoint as a run asks for them; of the
+    token table only the rows needed."""
 
     def __init__(self, spec: Spec, checkpoint: Checkpoint, binding: Binding) -> None:
         self.spec = spec
@@ -46,12 +47,12 @@ class CheckpointStore:
         self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
 
     def for_many(self) -> None:
-        """Prepare for many texts one after the other: rows of embedding tables are kept from now on."""
+        """Keep the rows of embedding tables that are read from now on, for runs of many texts."""
         self._tables = {}
 
     @property
     def row_by_row(self) -> bool:
-        """Whether a token's vector depends on itself and its index alone: not where positions skip padding."""
+        """Whether a token's embedding depends on that token and its index alone; false where positions skip padding."""
         return self.spec.embedding.padding is None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -69,7 +70,7 @@ class CheckpointStore:
         return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The tables' rows, types, positions and norm that `embed` adds up, part by part."""
+        """The parts that `embed` adds up: rows of the token table, token types, positions and the norm's shift."""
         embedding, weights = self.spec.embedding, self.outer(backend)
         x, matrix = self._token_vectors(backend, tokens), weights("embed.project.weight")
 
@@ -126,30 +127,32 @@ class CheckpointStore:
         return with_positions(backend, embedding, x, rows, table, stored="positions.weight" in self.binding.outer)
 
     def expect(self, layers: range) -> None:
-        """Have these layers read ahead, but the feed-forward part of the last, which may not be asked for."""
+        """Start to read these layers' tensors ahead, all but the feed-forward part of the last, which a run may not
+        need."""
         self._deferred_layer = layers.stop - 1
         bindings = ((layer, bound) for layer in layers for bound in self._bindings_in_order(layer))
         self._read_ahead(bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds)
 
     def _expect_feed_forward(self, layer: int) -> None:
-        """Have the feed-forward part of the last layer expected read ahead: it is asked for after all."""
+        """Start to read the feed-forward part of this layer ahead if `expect` left it out."""
         if layer == self._deferred_layer:
             self._deferred_layer = -1
             self._read_ahead(bound for bound in self._bindings_in_order(layer) if bound.feeds)
 
     def _read_ahead(self, bindings: Iterable[TensorBinding]) -> None:
-        """Have the tensors of these roles read ahead, in this order."""
+        """Start to read the tensors of these bindings ahead, in this order."""
         self.checkpoint.ahead([name for bound in bindings for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        """A matrix is read when it is asked for and let go with its product: one at a time is in memory, not the layer.
+        """The weights of a layer by role; each matrix is read when it is asked for and not kept, so one at a time is in
+        memory.
 
         Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for again is read again.
         """
         return _LayerWeights(self, backend, index)
 
     def outer(self, backend: Backend) -> Weights:
-        """The weights outside the layers, read when they are asked for."""
+        """The weights outside the layers by role, read when they are asked for."""
 
         def role(name: str) -> Array | None:
             """The weight that plays a role, None where the checkpoint has none."""
@@ -215,7 +218,8 @@ class _LayerWeights(ReadWeights):
         return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """`x` by a linear layer of the file, as it is read; None where its matrix has to be put together first."""
+        """x·Wᵀ + b, [row, out], multiplied while W is read from the file; None where W is made of several tensors or
+        must be changed first."""
         role = f"{name}.weight"
         bound, bias = self._places.get(role), self(f"{name}.bias")
         if bound is None or bound.shared or bound.form in ("stacked", "each"):
@@ -244,8 +248,8 @@ Rows = np.ndarray[Any, Any]
 
 
 class RowCache:
-    """Rows of a table of `count` rows. read_rows: gives the rows with these numbers, in order, and raises for one
-    outside the table."""
+    """Keeps rows of a table of `count` rows once they are read. read_rows: reads the rows with these numbers, in order;
+    raises for one outside the table."""
 
     def __init__(self, read_rows: Callable[[Sequence[int]], Rows], count: int) -> None:
         self._read_rows, self._present = read_rows, np.zeros(count, np.bool_)
@@ -272,7 +276,7 @@ class RowCache:
 
 
 class CachedStore:
-    """`Store` that asks another one for each weight of a layer once. Threads may share it."""
+    """A `Store` around another that keeps every weight of a layer in memory once it is read. Threads may share it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -281,7 +285,7 @@ class CachedStore:
 
     @property
     def row_by_row(self) -> bool:
-        """As of the store whose weights are kept."""
+        """Whether a token's embedding depends on that token and its index alone, as the wrapped store says."""
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -294,7 +298,7 @@ class CachedStore:
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
-        """Nothing is read ahead: what is held is not read again."""
+        """Does nothing: weights that are kept need no reading ahead."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
         """The weights of a layer, each read from the store once for all runs."""
@@ -333,7 +337,8 @@ class _CachedWeights(ReadWeights):
         return self._arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """`x` by a linear layer, whose multiplier is kept; None where the backend multiplies by arrays alone."""
+        """x·Wᵀ + b, [row, out], by a multiplier kept for this weight; None where the backend has none and multiplies by
+        arrays."""
         bias = self(f"{name}.bias")
         if name not in self._multipliers:
             with self._reading:
@@ -344,7 +349,8 @@ class _CachedWeights(ReadWeights):
         return None if multiply is None else multiply(flat, bias)
 
     def _multiplier(self, role: str, backend: Backend) -> Multiplier | None:
-        """What multiplies by a role's matrix; None where it is not there, or the backend has nothing for it."""
+        """The backend's object that multiplies by a role's matrix; None where the role has no weight, or the backend
+        has no such object."""
         weight = self._arrays[role] if role in self._arrays else self._weights(role)
         multiply = None if weight is None else backend.multiplier(weight)
         if multiply is None:
@@ -517,7 +523,7 @@ def describe_checkpoint(place: Path) -> Checkpoint:
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
-    """Raise for a model that its config.json alone shows to be of no use, before its weights are fetched. Raises as
+    """Raise, by config.json alone and before weights are fetched, for a model that attn cannot run. Raises as
     `load`."""
     checkpoint = describe_checkpoint(folder)
     if foreign_family(checkpoint) is None:
@@ -554,13 +560,13 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
 
 
 def foreign_family(checkpoint: Checkpoint) -> str | None:
-    """The family of a checkpoint that only transformers can run, if the one installed knows it; else None."""
+    """The checkpoint's `model_type` if only the installed transformers can run it, not attn's own code; else None."""
     kind = checkpoint.config.get("model_type")
     return kind if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind) else None
 
 
 def _family_refusal(kind: str, where: str) -> UnsupportedError:
-    """What is raised where the Spec of a model is asked for whose family has no file here."""
+    """Return, not raise, the UnsupportedError for a family that attn's own code does not run."""
     family_name, hint = repr(kind), ""
     if library.knows_family(kind):
         what = message(
@@ -653,7 +659,8 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The text model's part of a config, with what it leaves to the library's defaults filled in; None without one."""
+    """The config of the text model inside a multimodal model's config, with transformers' defaults filled in; None
+    where there is none."""
     inner = config.get("text_config")
     inner_config = dict(inner) if isinstance(inner, dict) else {}
     if inner_config.get("model_type") in MODEL_TYPES and all(key in inner_config for key in NEEDED):
@@ -673,7 +680,7 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:
-    """The text model's config, its head tied if either config says so: one that the file holds counts all the same."""
+    """The text model's config with `tie_word_embeddings` true if either config sets it."""
     flags = [part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part]
     return {**text, "tie_word_embeddings": any(flags)} if flags else text
 

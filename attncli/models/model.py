@@ -135,7 +135,7 @@ class Model(Struct, frozen=True, eq=False):
         return self._backend_of(compute_dtype(self.spec, count, self.backend.dtype)) if checkpoint else self.backend
 
     def _backend_of(self, dtype: str) -> Backend:
-        """The model's backend with numbers of this type; as it is on Apple's GPUs, which have no float64."""
+        """The model's backend with numbers of this type; unchanged on Apple's GPUs, which have no float64."""
         backend = self.backend
         if dtype == backend.dtype or backend.device.startswith("mps"):
             return backend
@@ -144,7 +144,8 @@ class Model(Struct, frozen=True, eq=False):
     def context(
         self, tokens: Sequence[Token], backend: Backend, keep: Collection[str] = (), rows: int | None = None
     ) -> Context:
-        """What every layer must know to run these tokens in `backend`: their positions, and what a decoder looks at.
+        """The Context (positions, stages to keep, encoder vectors for a decoder) with which every layer runs these
+        tokens in `backend`.
 
         Args:
             tokens: Those of the text.
@@ -172,7 +173,8 @@ class Model(Struct, frozen=True, eq=False):
         interventions: Interventions = NO_INTERVENTIONS,
         idle: bool = False,
     ) -> TextTrace:
-        """One text in this model: iterate over what comes back for the layers asked for, in order, or take `weights`.
+        """A lazy trace of one text in this model: iterate over it for each layer's stages, in order, or take its
+        `weights`.
 
         It runs when it is iterated over, with one layer in memory at a time. No gradient flows: arrays are cut off from
         the weights that they come of.
@@ -293,7 +295,7 @@ class Model(Struct, frozen=True, eq=False):
         heads: Selection = EVERY,
         keep: Collection[str] = ("weights",),
     ) -> Iterator[TextTrace]:
-        """Run many texts, those of about one length together, and yield what each gave, in their order.
+        """Run many texts, batched by length, and yield the TextTrace of each, in the order given.
 
         Some thousand tokens are in memory at a time. A model of `attncli.load(…, hold=True)` keeps its weights from one
         to the next. Each text gets the numbers that it gets alone, but that many texts of a float32 checkpoint are
@@ -334,7 +336,8 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str] = EVERY_STAGE,
         at_once: int = AT_ONCE,
     ) -> Iterator[Iterator[PaddedTexts]]:
-        """Take texts in batches of about one length, shortest first; each runs when its layers are iterated over.
+        """Take texts some `at_once` tokens at a time; yield for each take its texts in batches of about equal length,
+        shortest first. A batch runs when its layers are iterated over.
 
         Args:
             texts: Texts, or their tokens.
@@ -361,7 +364,7 @@ class Model(Struct, frozen=True, eq=False):
     def _batches_of(
         self, texts: Sequence[list[Token]], layers: Selection, heads: Selection, keep: Collection[str]
     ) -> Iterator[PaddedTexts]:
-        """These texts in batches of about one length; one by one where their own numbers would change in a batch."""
+        """These texts in batches of about equal length; one by one where padding would change a text's numbers."""
         self._check_memory()
         backend = self.compute_backend(sum(map(len, texts)))
         kinds = {mask.depends_on for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
@@ -378,7 +381,7 @@ class Model(Struct, frozen=True, eq=False):
             yield PaddedTexts(tuple(places), batch, self._run_batch(batch, backend, layers, heads, keep))
 
     def _check_memory(self) -> None:
-        """Raise UsageError for a decoder that has nothing to read."""
+        """Raise UsageError for a model with cross-attention that has no encoder vectors to attend to."""
         if self.memory is None and any(block.cross is not None for block in self.spec.blocks):
             raise UsageError(
                 "the decoder of a {family} model reads what its encoder made, and nothing is here",
@@ -401,7 +404,7 @@ class Model(Struct, frozen=True, eq=False):
         return self.backend.cast(outputs, self.backend.dtype)
 
     def logits(self, hidden: Array) -> Array:
-        """The logits of the token after each.
+        """The logits that each token gives for the token after it.
 
         Args:
             hidden: What leaves the last layer (`after` of its trace), [..., token, width].
@@ -415,7 +418,7 @@ class Model(Struct, frozen=True, eq=False):
         return run.logits(self.spec, self.store.outer(self.backend), self.backend, hidden)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """The decoder of an encoder-decoder reading a text.
+        """The decoder of an encoder-decoder, as a Model that cross-attends to what the encoder makes of `source`.
 
         Args:
             source: What the encoder reads: a text, or its tokens.
@@ -440,7 +443,7 @@ class Model(Struct, frozen=True, eq=False):
         return replace(side, memory=memory, source=tuple(tokens), encoder=self)
 
     def decoder_over(self, states: np.ndarray[Any, Any]) -> Model:
-        """The decoder of a model over captured states of its encoder.
+        """The decoder of an encoder-decoder, as a Model that cross-attends to `states`, recorded output of an encoder.
 
         Args:
             states: [token, width].
@@ -471,7 +474,8 @@ class Model(Struct, frozen=True, eq=False):
         return replace(self, spec=spec, store=store, tokenizer=tokenizer, decoder_store=None, memory=memory)
 
     def _no_cross_attention(self, expected: str) -> UnsupportedError:
-        """The error for a model without cross-attention. expected: models that have it."""
+        """Return, not raise, the UnsupportedError for a model without cross-attention. expected: models that have
+        it."""
         return UnsupportedError("a {family} model has no cross-attention", expected=expected, family=self.spec.family)
 
     def _finish_trace(
@@ -578,7 +582,8 @@ def _batches_by_length(lengths: Sequence[int], waste: float) -> Iterator[list[in
 def _layers_of_text(
     batch: Sequence[LayerTrace], entry: int, tokens: Sequence[Token], keep: Collection[str]
 ) -> Iterator[LayerTrace]:
-    """One text's layers of a batch that has run. keep: without effect, as the batch has what it kept."""
+    """The traces of one text, `entry`, cut out of a batch that has run, layer by layer. keep: ignored; the batch
+    decided."""
     del keep
     for trace in batch:
         yield replace(take_text(trace, entry, len(tokens)), tokens=tuple(tokens))
@@ -601,7 +606,8 @@ def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) 
 
 
 def _check_masks(spec: Spec, differ: bool) -> None:
-    """Raise UnsupportedError for masks that differ by text in a batch. differ: whether the texts differ in length."""
+    """Raise UnsupportedError for masks that cannot run in a batch because they differ by text. differ: whether the
+    texts differ in length."""
     for block in spec.blocks:
         for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text
@@ -639,7 +645,7 @@ def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
 
 
 def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
-    """`on_block`, handed blocks whose arrays are in `backend.dtype`."""
+    """A callback that rounds a block's arrays to `backend.dtype` and hands the block to `on_block`."""
 
     def cast(array: Array) -> Array:
         """The array in `backend.dtype`."""
@@ -655,8 +661,8 @@ def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
 
 
 def _round_stage(backend: Backend, name: str, array: Array) -> Array:
-    """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask
-    hides."""
+    """A stage rounded to `backend.dtype`; a finite score that would overflow becomes the largest finite number, since
+    −∞ marks masked keys."""
     result = backend.cast(array, backend.dtype)
     overflowed = backend.isfinite(array) & ~backend.isfinite(result) if name in SQUARE else None
     if overflowed is None or not bool(overflowed.any()):

@@ -196,7 +196,8 @@ def spec_of(settings: Settings) -> Spec:
 
 
 def check_width(settings: Settings, width: int, hint: str) -> None:
-    """Raise UsageError where a residual or a normalization is asked for that an output of this width does not fit."""
+    """Raise UsageError where `settings` ask for a residual connection or a norm and the output's width is not
+    d_model."""
     d_model = settings.d_model
     if width != d_model and (settings.residual or settings.layer_norm):
         subject, option = message("a normalization of width {d_model} follows", d_model=d_model), "--layer-norm"
@@ -207,7 +208,7 @@ def check_width(settings: Settings, width: int, hint: str) -> None:
 
 
 def _nearest_divisor(d_model: int, heads: int) -> int:
-    """The number of heads next to `heads` that divides `d_model`, the smaller of two."""
+    """The divisor of `d_model` closest to `heads`, the smaller of two equally close."""
     low = [n for n in range(1, math.isqrt(d_model) + 1) if d_model % n == 0]
     return min(low + [d_model // n for n in low], key=lambda n: (abs(n - heads), n))
 
@@ -412,8 +413,8 @@ def seeded_model(
 
 
 def split_embedding(model: Model, tokens: Sequence[Token]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
-    """E and P, both [token, d_model] in float64, where positions are added to weights of our own; None elsewhere: a
-    checkpoint may scale and norm them too."""
+    """Token embeddings and position vectors, both [token, d_model] in float64, of the one-layer model; None for a
+    checkpoint, whose embeddings may be scaled and normed besides, or without added positions."""
     embedding = model.spec.embedding
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
         return None

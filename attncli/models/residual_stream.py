@@ -38,7 +38,8 @@ beside its heads or in their place; a norm's shift."""
 
 
 class StreamPart(Struct, frozen=True):
-    """A part of the residual stream. layer: that wrote it; None for embeddings. attention, head: of a head.
+    """A term of the residual stream, which is a sum of what embeddings, heads and feed-forward parts write. layer: that
+    wrote it; None for embeddings. attention, head: for a head's term.
 
     place: of a norm, where it sits. source: the token whose values a head carried; None for all of them.
     """
@@ -52,7 +53,7 @@ class StreamPart(Struct, frozen=True):
 
 
 class Receiver(Struct, frozen=True, eq=False):
-    """A linear map of what enters an attention after its norm.
+    """A linear map that reads the residual stream where it enters an attention, after that attention's norm.
 
     layer, kind: which attention; a layer beyond the last stands for what the final norm gives. matrix: [dim, width].
     rows: the tokens that are read.
@@ -65,7 +66,8 @@ class Receiver(Struct, frozen=True, eq=False):
 
 
 class Reading(Struct, frozen=True, eq=False):
-    """What a receiver makes of each part, [part, token, dim]; the sum over parts is what it makes of the stream.
+    """What a receiver's map makes of each term of the stream, [part, token, dim]; summed over parts, what it makes of
+    the whole stream.
 
     entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of the stream came
     before a part, what it is multiplied with in the end, [norm, token]. room: where the values lie, and some more room
@@ -80,7 +82,7 @@ class Reading(Struct, frozen=True, eq=False):
 
 
 class HeadEvent(Struct, frozen=True, eq=False):
-    """The heads of an attention as they write.
+    """What `on_heads` is called with when the heads of an attention write to the residual stream.
 
     trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim, dim]. norm_count:
     how many norms of the stream came before, for `Reading.tails`. factors: of each token that is read, [token, 1].
@@ -102,16 +104,16 @@ HeadSplit: TypeAlias = Literal["head", "layer", "none"]
 
 
 class Follower(Protocol):
-    """Who follows a text through all its layers, those after the last receiver included."""
+    """Callbacks that `read_stream` calls through all layers, those after the last receiver included."""
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Be handed what `Context.on_activation` is."""
+        """Called with each activation, as `Context.on_activation` is."""
 
     def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
-        """Be handed a layer that has run."""
+        """Called with each layer after it has run, its weights and its trace."""
 
     def on_end(self, hidden: Array) -> None:
-        """Be handed what leaves the last layer, [token, width]."""
+        """Called once with what leaves the last layer, before the final norm, [token, width]."""
 
 
 class _StreamNorm(Struct, frozen=True, eq=False):
@@ -122,8 +124,8 @@ class _StreamNorm(Struct, frozen=True, eq=False):
 
 
 def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str, Norm]]:
-    """The norms that the whole stream passes on its way to an attention, its own included: layer, place and norm, in
-    order. A layer beyond the last stands for the final norm."""
+    """The norms applied to the whole stream before an attention reads it, its own included, in order: (layer, place,
+    norm). A layer beyond the last stands for the final norm."""
     for index, block in enumerate(spec.blocks[: layer + 1]):
         if index == layer:
             places = ["attn.in"] if kind == "self" else ["attn.sum", "cross.in"]
@@ -147,7 +149,8 @@ def numbers(backend: Backend, array: Array | None) -> Floats | None:
 
 
 class _Tap:
-    """A receiver while the stream goes by: its map between any two norms, and what it has made of the parts so far."""
+    """A receiver during the run: its linear map moved back through each norm of the stream, and the values of the parts
+    so far."""
 
     def __init__(self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any) -> None:
         self.number, self.receiver = number, receiver
@@ -164,40 +167,41 @@ class _Tap:
 
     @property
     def norm_count(self) -> int:
-        """How many norms of the stream have come."""
+        """How many norms of the stream have been passed so far."""
         return len(self._passed)
 
     @property
     def map(self) -> Floats:
-        """What the receiver makes of the stream as it is now, [dim, width], but for the divisions to come."""
+        """The receiver's linear map of the stream at this point of the run, [dim, width], without the divisions of
+        later norms."""
         return self._maps[self.norm_count]
 
     def forget(self) -> None:
-        """Nothing of the stream goes on: the layer has no residual connection."""
+        """Drop all parts so far, for a layer without a residual connection."""
         self._parts.clear()
         self._norm_counts.clear()
 
     def note(self, *parts: StreamPart) -> Floats:
-        """Where the values of these parts go, [part, token, dim]."""
+        """Register new parts, and return the array to write their values to, [part, token, dim]."""
         first = len(self._parts)
         self._parts += parts
         self._norm_counts += [len(self._passed)] * len(parts)
         return self._values[first : first + len(parts)]
 
     def add(self, part: StreamPart, vectors: Floats, matrix: Floats, factors: Floats | float = 1.0) -> None:
-        """A part by its vectors, [token, width] of all tokens or one for all of them, [width], through `matrix`, times
-        a factor of each token, [token, 1]."""
+        """Add a part: its vectors, [token, width], or one for all tokens, [width], mapped by `matrix` and times a
+        factor for each token, [token, 1]."""
         rows = self.receiver.rows
         chosen = vectors[rows] if vectors.ndim == 2 else vectors
         column = factors if isinstance(factors, float) else factors[rows]
         self.note(part)[0] = (chosen @ matrix.T) * column
 
     def divide(self, deviations: Floats) -> None:
-        """A norm of the stream: every part is divided by the same number per token."""
+        """Pass a norm of the stream: note what it divides each token's vector by, [token, 1], for all parts so far."""
         self._passed.append(deviations[self.receiver.rows])
 
     def close(self, entering: Array) -> Reading:
-        """The reading, at the attention."""
+        """The finished Reading. entering: what enters the attention, [token, width]."""
         factors = [np.ones(self._values.shape[1])]
         for deviations in reversed(self._passed):
             factors.append(factors[-1] / deviations[:, 0])
@@ -209,7 +213,8 @@ class _Tap:
 
 
 def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
-    """A number of parts that the stream does not exceed where it enters an attention of this layer."""
+    """An upper bound on the number of parts of the stream before an attention of this layer. by_layer: the heads of a
+    layer count as one part."""
     count = 8
     for block in spec.blocks[: layer + 1]:
         heads = block.attention.heads + (block.cross.heads if block.cross is not None else 0)
@@ -254,7 +259,7 @@ def read_stream(
     waiting = list(taps)
 
     def enter(layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array) -> None:
-        """Read the taps whose part of the block gets `x` through this norm; they wait no longer."""
+        """Finish the taps that read this attention of this layer. x: what enters its norm, [token, width]."""
         for tap in [tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)]:
             readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
             waiting.remove(tap)
@@ -286,8 +291,8 @@ def read_stream(
 def mix_again(
     model: Model, tokens: Sequence[Token], backend: Backend, layer: int, kind: Kind, entering: Array
 ) -> dict[str, Array]:
-    """The stages of an attention that has been passed, with its weights and values, from what entered it, [token,
-    width]: no other weights are read than those of its queries, keys and values."""
+    """The stages of one attention, computed again from what entered it, [token, width], after the run has passed it;
+    reads only the weights of its queries, keys and values."""
     block = model.spec.blocks[layer]
     attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
     assert attention is not None
@@ -298,7 +303,8 @@ def mix_again(
 
 
 def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit) -> list[_Tap]:
-    """The receivers, each with its map at every point of the stream: norms are read before the run."""
+    """A tap for each receiver: its map, taken through every norm of the stream, whose weights are read before the
+    run."""
     spec, store = model.spec, model.store
     dtype = np.float64 if backend.dtype == "float64" else np.float32
     known: dict[tuple[int, str], _StreamNorm] = {}
@@ -320,7 +326,8 @@ def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: 
 
 
 def _enter(backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array) -> Reading:
-    """The reading of what enters an attention. x: what enters its norm, [token, width]."""
+    """A tap's Reading at its attention. x: what enters the attention's norm, [token, width]. place: of the norm, such
+    as "attn.in"."""
     if norm is None:
         return tap.close(x)
     weight, bias = weights(f"{place}.weight"), weights(f"{place}.bias")
@@ -356,7 +363,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     branch_outputs: dict[str, Floats] = field(default_factory=dict)
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
-        """Keep what is needed of an activation, of a norm only what it divides by, and hand it to the follower."""
+        """Keep what the terms of this layer need from an activation (of a norm only its divisor), and pass it to the
+        follower."""
         if what in ("mlp", "conv", "mixer"):
             self.branch_outputs[what] = known_numbers(self.backend, array)
         elif not what.endswith(".in") or self._passes(what):  # on the way of the stream or of a branch
@@ -367,7 +375,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self.follower.on_activation(layer, what, array)
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
-        """What the heads write, and the bias that they share; what a mixer writes beside them or in their place."""
+        """Add to the taps what an attention writes to the stream: a part for each head and one for the bias; and a
+        mixer's part."""
         if not self.taps:
             return
         backend, block = self.backend, self.block
@@ -411,7 +420,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self._pass_norm(f"{prefix}.sum", weights)
 
     def feed_forward(self, weights: Weights) -> None:
-        """What the rest of the layer writes."""
+        """Add to the taps what the feed-forward part, and a convolution if any, write to the stream."""
         if self.block.mlp is not None:
             for tap in self.taps:
                 branch, factors = self._branch(tap, "mlp.out", weights)
@@ -424,7 +433,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self._pass_norm("conv.norm", weights)
 
     def _passes(self, place: str) -> bool:
-        """Whether the stream itself passes the norm before the attention."""
+        """Whether the norm at `place` is applied to the stream itself (its result carries on as the stream), not to a
+        copy that a branch reads."""
         return self.block.normed and place == "attn.in"
 
     @property
@@ -439,8 +449,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         return self.block.norms.get(place)  # type: ignore[call-overload]
 
     def _branch(self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True) -> tuple[Floats, Floats]:
-        """A tap's map of what a branch writes, [dim, width], through the norm on its result if there is one, and the
-        factor of each token. That norm's shift is a part of its own."""
+        """A tap's map of what a branch writes, [dim, width], taken through the norm on the branch's result if any, and
+        that norm's factor for each token, [token, 1]; adds the norm's shift as a part."""
         # no norm follows a feed-forward part that runs beside the attention
         norm = None if self._is_parallel and place == "mlp.out" else self._norm(place)
         scale = self.block.branch_scale if residual else 1.0
@@ -452,7 +462,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         return through_norm(norm, tap.map * scale, weight), 1.0 / self.deviations[place]
 
     def _pass_norm(self, place: str, weights: Weights) -> None:
-        """A norm of the stream itself, if there is one here."""
+        """Take all taps through the norm of the stream at `place`, if there is one: a division, and its shift as a
+        part."""
         norm = self._norm(place)
         if norm is None:
             return

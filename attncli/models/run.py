@@ -40,16 +40,18 @@ class Store(Protocol):
 
     @property
     def row_by_row(self) -> bool:
-        """Whether a token's vector depends on itself and its `index` alone, so that `embed` takes several texts'."""
+        """Whether a token's embedding depends on that token and its `index` alone, so that `embed` can take several
+        texts in one call."""
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """What `embed` adds up, part by part; its norm has the statistics of the sum."""
+        """The parts that `embed` adds up; where the embedding is normed, each is divided by the deviation of their
+        sum."""
 
     def expect(self, layers: range) -> None:
-        """Be told which layers will be asked for next, in order."""
+        """Announce the layers that will be asked for next, in order, so that they can be read ahead."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
         """The weights of one layer by role."""
@@ -118,7 +120,8 @@ def unembedding(head: Head, weights: Weights) -> Array | None:
 
 
 def no_output_head(spec: Spec, hint: str = "") -> UnsupportedError:
-    """What is raised where a model that predicts no next token is asked for one. hint: what needs none."""
+    """Return, not raise, the UnsupportedError for next-token predictions of a model without an output head. hint: what
+    needs none."""
     what = message("this {family} model predicts no next token: it has no output head", family=spec.family)
     return UnsupportedError(what, expected="a decoder checkpoint saved with its language-model head", hint=hint)
 
@@ -161,7 +164,7 @@ def rows_for(spec: Spec, count: int) -> int:
 
 
 class ProgressStore:
-    """A `Store` like the one given. progress: told the share of the expected layers that is behind; 1 at the last."""
+    """A `Store` around another that calls `progress` with the share of the layers read, 1 at the last."""
 
     def __init__(self, store: Store, progress: Callable[[float], None]) -> None:
         self._store, self._progress = store, progress
@@ -169,7 +172,7 @@ class ProgressStore:
 
     @property
     def row_by_row(self) -> bool:
-        """As of the store whose progress is shown."""
+        """Whether a token's embedding depends on that token and its index alone, as the wrapped store says."""
         return self._store.row_by_row
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -181,18 +184,18 @@ class ProgressStore:
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
-        """Note where the layers end, so that progress is a share of them; the store hears of them too."""
+        """Announce these layers to the wrapped store; progress is the share of them that is read."""
         self._stop = layers.stop
         self._store.expect(layers)
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        """The weights of a layer from the store; says how far the run is."""
+        """The weights of a layer from the wrapped store; calls `progress`."""
         if index < self._stop:
             self._progress(1.0 if index == self._stop - 1 else index / self._stop)
         return self._store.layer(backend, index)
 
     def outer(self, backend: Backend) -> Weights:
-        """The weights outside the layers, from the store."""
+        """The weights outside the layers, from the wrapped store."""
         return self._store.outer(backend)
 
     def bytes_read(self) -> int:
@@ -213,7 +216,8 @@ def embed_texts(store: Store, backend: Backend, texts: Sequence[Sequence[Token]]
 def parts_through_norm(
     backend: Backend, norm: Norm, parts: Sequence[EmbeddingVectors], weights: Weights
 ) -> list[EmbeddingVectors]:
-    """The parts of embeddings through their norm, with the statistics of their sum; its shift is one of its own."""
+    """The terms of the embedding after its norm, which divides each by the deviation of their sum; the norm's shift
+    becomes a term of its own."""
     weight, bias = (weights(f"embed.norm.{name}") if norm.affine else None for name in ("weight", "bias"))
     total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
 
@@ -266,15 +270,16 @@ def with_positions(
 
 
 class LeavingBranches(Struct, frozen=True, eq=False):
-    """Branches that leave the run of a text at one attention. values: what takes the place of its mixed values,
-    [branch, head, token, v_dim], whole."""
+    """Changed runs ("branches") that part from a text's own run at one attention. values: replace that attention's
+    mixed values in each branch, [branch, head, token, v_dim]."""
 
     kind: Kind
     values: Array
 
 
 class Trunk(Struct, frozen=True, eq=False):
-    """A run of a text, which branches leave that differ from it from some attention on, and how far they are computed.
+    """A text's own run, from which changed runs ("branches") part at some attention, and which tokens of them are
+    computed.
 
     first: the layer to begin with. start: the first token that a branch computes; those before it are as they were.
     asking: the tokens whose last vectors are wanted, None where none are singled out. at_once: how many branches run
@@ -293,8 +298,8 @@ class Trunk(Struct, frozen=True, eq=False):
 
 
 class BranchResult(Struct, frozen=True, eq=False):
-    """What leaves the last layer, before the final norm: of the text's own run [token, width], of the branches, in the
-    order in which they left, [branch, token, width] in parts, and of the run with every change at once."""
+    """Vectors that leave the last layer, before the final norm: of the unchanged run [token, width], of each branch in
+    order, in pieces [branch, token, width], and of the run with every change at once."""
 
     hidden: Array
     branches: Sequence[Array]
@@ -307,7 +312,8 @@ def run_branches(
     leave: Callable[[LayerTrace, Weights], Iterator[LeavingBranches]],
     on_layer: Callable[[int, Array], None] = lambda layer, hidden: None,
 ) -> BranchResult:
-    """Run a text from the vectors that enter `trunk.first`, [token, width], and the branches that leave it on the way.
+    """Run a text from the vectors that enter `trunk.first`, [token, width], and every changed run ("branch") that
+    `leave` yields at a layer.
 
     leave: given a layer's own trace and its weights, the branches that leave there, in parts of at most `at_once`.
     joint: of the trunk, given that trace too, what is changed in the one run that has all changes; None for no such
@@ -342,7 +348,7 @@ def run_branches(
 
 
 class _BranchLayer(Struct, frozen=True, eq=False):
-    """One layer, as branches run through it."""
+    """Runs all branches (changed runs of one text) through one layer."""
 
     trunk: Trunk
     block: Block
@@ -352,7 +358,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
     asking: slice | None
 
     def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
-        """What leaves the layer. hidden: what enters it, [branch, token, width], without branches where they leave."""
+        """What leaves the layer, [branch, token, width]. hidden: what enters it, the same axes; no branch axis at the
+        layer where branches begin."""
         trunk, start = self.trunk, self.trunk.start
         changes: Interventions = {}
         if leaving is not None:
@@ -373,11 +380,12 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         return run_block(trunk.backend, self.block, self.weights, hidden, context, self.layer).after
 
     def _past(self, hidden: Array) -> Past:
-        """What the layer keeps of the tokens that no branch computes, the same for every branch of `hidden`."""
+        """Keys and values (or a mixer's state) of the tokens before `trunk.start`, which no branch computes, repeated
+        for each branch of `hidden`."""
         backend, lead = self.trunk.backend, tuple(hidden.shape[:-2])
 
         def trunk_stages(*names: str) -> tuple[Array, ...]:
-            """Stages of the tokens before the branch, repeated for every branch."""
+            """These stages of the tokens before `trunk.start`, repeated for each branch."""
             parts = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
             return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
 
@@ -393,8 +401,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
 
 
 class HeldOutput(ReadWeights):
-    """A layer's weights, of which the output matrices of its attentions are read once and held: what heads write is
-    looked at once more after their product, and read again they would end what is read ahead."""
+    """A layer's weights by role, of which the attentions' output matrices are kept once read, because they are used
+    twice."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -418,7 +426,7 @@ OUTPUT_ROLES = ("attn.o.weight", "cross.o.weight")
 
 
 def cache_weights(weights: Weights) -> Weights:
-    """A layer's weights, each read once however often it is asked for; let go with the function."""
+    """A layer's weights as a function that reads each role once and keeps it; freed with the function."""
     arrays: dict[str, Array | None] = {}
 
     def role(name: str) -> Array | None:

@@ -53,7 +53,7 @@ class TextTrace(NotebookResult):
         return len(self.layers)
 
     def run(self, keep: Collection[str]) -> Iterator[LayerTrace]:
-        """The layers, with these n × n stages kept in place of those that were asked for.
+        """Run the text and yield its layers; keep: the n × n stages to hold, in place of those asked for at first.
 
         Raises UsageError where a run that extends kept keys has been already.
         """
@@ -66,7 +66,7 @@ class TextTrace(NotebookResult):
 
     @property
     def pairs(self) -> int:
-        """How many weights there are in all: one for each layer, head, query and key."""
+        """The total number of attention weights: layers × heads × queries × keys."""
         return sum(self.heads) * len(self.tokens) ** 2
 
     @property
@@ -76,7 +76,7 @@ class TextTrace(NotebookResult):
 
     @property
     def weights(self) -> Array:
-        """The weights of all layers, [layer, head, query, key], 0 to 1; 0 where a key is hidden.
+        """The attention weights of all layers, [layer, head, query, key], 0 to 1; 0 where a key is masked.
 
         Held once they are there. Rows sum to 1, to less where a learned sink takes its share, to 0 where a query sees
         nothing; learned keys come after those of the tokens.
