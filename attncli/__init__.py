@@ -101,7 +101,7 @@ if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
         return public
 
     def _views() -> Any:
-        """What draws results, imported when one is first looked at."""
+        """The module `attncli.notebook`, which draws results; imported at the first call."""
         from attncli import notebook
 
         return notebook

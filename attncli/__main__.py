@@ -11,7 +11,8 @@ from _signal import SIGINT, default_int_handler, getsignal, signal  # type: igno
 
 
 def _leave(number: int, frame: object) -> None:
-    """End at once: nothing has been begun that would have to be put away."""
+    """Handler of an interrupt until the command line is running: end the process at once, with exit code 128 +
+    `number`."""
     del frame
     os._exit(128 + number)
 
@@ -37,7 +38,8 @@ def main() -> int:
 
 
 def _end(code: int) -> None:
-    """End the process with what it holds: torch takes a fifth of a second to be taken down, the system none."""
+    """Flush both output streams, run the exit functions and end the process with this exit code, without the
+    interpreter's own teardown, which takes a fifth of a second with torch. Returns where a stream cannot be flushed."""
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

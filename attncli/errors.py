@@ -90,7 +90,7 @@ class VerdictError(AttnError):
 
 
 def first_sentence(error: BaseException) -> str:
-    """What another library's error says first.
+    """The first sentence of an exception's message; the name of its class where the message is empty.
 
     Args:
         error: The error.

@@ -58,7 +58,7 @@ def rows(document: Document) -> list[dict[str, Any]]:
 
 
 def write_figure(document: Document, path: str | Path, style: str, lang: str) -> None:
-    """Draw a document to a file; one whose shape is its text is drawn as its screen.
+    """Draw a document to an SVG, PNG or PDF file; one without a figure of its own is drawn as its terminal screen.
 
     Args:
         document: Any document.
@@ -125,7 +125,7 @@ def _screen_html(document: Document) -> str:
 
 
 def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> dict[str, str]:
-    """What a notebook shows of a result, by type: always its text, and the page of one that has heads.
+    """A result as Jupyter shows it, texts by media type: always "text/plain", and "text/html" where it can be drawn.
 
     Args:
         value: A trace or a document.
@@ -148,7 +148,8 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> di
 
 
 def _matrix_rows(value: object) -> int:
-    """Rows of the matrices that a result shows, about."""
+    """How many rows the attention matrices of a result have, by which its page gets its height; a large number if
+    unknown."""
     tokens = getattr(value, "tokens", None)
     if tokens:
         return len(tokens)
@@ -157,6 +158,7 @@ def _matrix_rows(value: object) -> int:
 
 
 def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> Page | None:
+    """The page of the heads of a trace or a document; None where there are no weights to show, or too many."""
     match value:
         case AttentionTrace():
             stages = {name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")}
@@ -173,7 +175,7 @@ def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Docume
 
 
 def _score_scale(trace: LayerTrace) -> float | None:
-    """What q·k was multiplied by, where both stages were kept."""
+    """The factor between a trace's stages "raw" (q·k) and "scaled"; None without both, or where every q·k is 0."""
     if "raw" not in trace.stages or "scaled" not in trace.stages:
         return None
     backend = backend_of(trace.stages["raw"])
@@ -185,8 +187,9 @@ def _score_scale(trace: LayerTrace) -> float | None:
 def _record_of_stages(
     stages: Mapping[str, Array], layer: int, scale: float | None, tokens: Sequence[Token]
 ) -> RunRecord | None:
-    """Stages as a record: each leading index as a layer. tokens: of the queries, none where only their number is known.
-    None without weights, and for too many of them."""
+    """The heads of one layer's stages, arrays [..., head, query, key] by name, as a record for a page; each index of
+    the leading axes counts as one more layer. tokens: of the queries; empty where only their number is known. None
+    without weights that have a head axis, or with more than `MOST` of them."""
     weights: Array | None = stages.get("weights")
     if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
         return None
@@ -204,7 +207,8 @@ def _record_of_stages(
 
 
 def _record_of_text(text: TextTrace) -> RunRecord | None:
-    """All layers of a text as a record, which runs them; None for too many weights, and where none were kept."""
+    """All heads of all layers of a text as a record for a page; the layers run while it is read. None where no weights
+    were kept, or more than `MOST`."""
     if not 0 < text.pairs <= MOST or not text.keeps_weights:
         return None
     sides = Sides(text.tokens, text.tokens)
@@ -220,7 +224,8 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
 def _heads(
     backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
 ) -> Iterator[HeadRecord]:
-    """A record of each head's scores and weights, for every attention in the leading axes of the stages."""
+    """Yield a record of each head's scores and weights. stages: arrays [..., head, query, key] by name, of which each
+    index of the leading axes counts as one more layer, from `layer` on."""
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
         own_stages = {

@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
 
 
 def _print_version() -> bool:
-    """Print the version before Typer is imported, for it should cost no more than Python's own start; whether it could
-    be written. What went wrong is met again, and told, by the way that every command goes."""
+    """Print the version before Typer is imported, for speed; returns whether it could be written. A failure says
+    nothing here: the usual way, which is gone next, meets it again and reports it."""
     from attncli.version import __version__
 
     line = f"attn {__version__}\n".encode()

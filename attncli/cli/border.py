@@ -82,7 +82,7 @@ def _language(arguments: Sequence[str], environment: Environment) -> str:
 
 
 def _attn_error(error: Exception) -> AttnError:
-    """Any exception as one of our own errors, which names what is not foreseen."""
+    """The error as an AttnError: one of ours as it is, MemoryError as a LimitError, any other as unexpected."""
     if isinstance(error, AttnError):
         return error
     if isinstance(error, MemoryError):
@@ -94,7 +94,8 @@ def _attn_error(error: Exception) -> AttnError:
 
 
 def _answer(arguments: Sequence[str], environment: Environment) -> int:
-    """Run the command that the arguments name. Returns its exit code."""
+    """Run the command that the arguments name, and write what Typer itself prints (help, completions). Returns its exit
+    code."""
     from typer.exceptions import Abort, Exit, TyperException
 
     from attncli.cli.app import command
@@ -219,7 +220,8 @@ class ProcessStopped(BaseException):
 
 @contextmanager
 def handle_signals(environment: Environment) -> Iterator[None]:
-    """In the block these signals are raised where the program is, and `environment.stop_signal` says which came.
+    """Context manager in which SIGINT raises KeyboardInterrupt and the other signals that stop a process raise
+    ProcessStopped; `environment.stop_signal` is then the signal's number.
 
     What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
     does one that comes while a module is imported or in a destructor, and also then no half-written file is left.
@@ -256,14 +258,16 @@ def handle_signals(environment: Environment) -> Iterator[None]:
 
 @contextmanager
 def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
-    """In the block a signal calls `leave` with its number, so that a full screen is put away first."""
+    """Context manager in which a stop signal only calls `leave` with its number: a full screen must be put away
+    first."""
     with _handle_signals(lambda number, frame: leave(number), {}):
         yield
 
 
 @contextmanager
 def _handle_signals(handler: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
-    """Let `handler` get the signals that stop a process within the block, but for those that the caller has ignored.
+    """Context manager in which `handler` gets the signals that stop a process, but for those that the caller has
+    ignored.
 
     before: is filled with the handler that each had until then, by number.
     """

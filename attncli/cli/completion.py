@@ -34,7 +34,8 @@ def comma_list(*candidates: str) -> Complete:
 
 
 def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
-    """A list of candidates as Typer asks for it: those that begin as the word that is typed."""
+    """The callback that Typer calls for completions: of the candidates of `complete`, those that begin as the typed
+    word."""
 
     def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
         return [value for value in complete(ctx, incomplete) if value.startswith(incomplete)]
@@ -58,7 +59,7 @@ def orders(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def metric(ctx: typer.Context, incomplete: str) -> list[str]:
-    """A completion of one name of a metric."""
+    """Completion of one metric's name; unlike `orders`, without a direction after a colon."""
     return orders(ctx, incomplete.partition(":")[0])
 
 

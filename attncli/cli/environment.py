@@ -98,8 +98,9 @@ class Environment:
         return settings(self.variables)
 
     def options_without(self, forms: About, *, besides: About | None = None) -> list[str]:
-        """The options on the command line, as they are spelled there, that change nothing in these forms of the answer,
-        in the order in which the command declares them. besides: only those that change something in these."""
+        """The options on the command line that change nothing in these forms of the answer (such as `About.JSON`),
+        spelled as there, in the order in which the command declares them. besides: if given, only those that change
+        something in these."""
         from attncli.cli.option import DELIVERY
 
         return [
@@ -109,7 +110,8 @@ class Environment:
         ]
 
     def options_about(self, group: Any, subject: About) -> list[str]:
-        """The options of a group that are given and are about this, as help spells them, in the order of the group."""
+        """The options of a group whose values are not the defaults and that concern this subject, each as `--name`, in
+        the order of the group."""
         names = [item.name for item in fields(group) if getattr(group, item.name) not in (item.default, [])]
         return [
             f"--{name.replace('_', '-')}" for name in names if name in self.subjects and self.subjects[name] & subject
@@ -144,8 +146,8 @@ class Environment:
 
     @property
     def light(self) -> bool:
-        """Whether the terminal is dark on light: `ATTN_THEME`, the setting `palette`, or what the terminal says of
-        itself in `COLORFGBG`. Raises UsageError for a variable that says neither."""
+        """Whether the terminal has dark text on a light ground: as `ATTN_THEME` says, else the setting `palette`, else
+        the terminal's own `COLORFGBG`. Raises UsageError for an `ATTN_THEME` that is neither light nor dark."""
         theme = self.variables.get("ATTN_THEME", "")
         if theme not in ("", "light", "dark"):
             raise refused_value("ATTN_THEME", theme, "light or dark")

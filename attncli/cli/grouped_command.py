@@ -93,7 +93,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
             ctx.default_map = {name: setting.value for name, setting in ctx.obj.settings.items() if name != "model"}
 
     def _tell_origins(self, ctx: Any) -> None:
-        """Note what the command line holds and, for `--verbose`, where each value came from that settings may hold."""
+        """Note in the environment which options the command line holds and, for `--verbose`, whether the command line,
+        a variable or the settings file gave each value that settings may hold."""
         environment: Environment = ctx.obj
         environment.lang = ctx.params.get("lang") or environment.lang
         environment.subjects = getattr(self.callback, "subjects", {})

@@ -119,7 +119,8 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
 
 
 def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
-    """The options of a page of one screen: those that the command names, or its first ones."""
+    """The options shown on a help page of one screen: those that the command names as essential, else its first common
+    ones."""
     by_name = {spelled: parameter for parameter in options for spelled in parameter.opts}
     essential = [by_name[name] for name in getattr(command, "essentials", ()) if name in by_name]
     common = [
@@ -196,7 +197,8 @@ def group_title(parameter: Any) -> str:
 
 
 def group_order(title: str) -> int:
-    """What the groups of a page are sorted by: arguments, a command's own, then the shared ones in the order of use."""
+    """The sort key of a help group's title: arguments, then the command's own options, then the shared groups in order
+    of use."""
     return -2 if title == ARGUMENTS else PANELS.index(title) if title in PANELS else -1
 
 
@@ -240,7 +242,7 @@ def _first_sentence(text: str, lang: str) -> str:
 
 
 def _left_width(rows: Iterable[Row]) -> int:
-    """Cells of the column of what is typed."""
+    """Characters of a help page's left column, which holds what is typed; longer entries than `LEFT` do not count."""
     return max((len(left) for left, _ in rows if len(left) <= LEFT), default=0)
 
 

@@ -25,8 +25,8 @@ SOURCE_EXCERPT = 200
 
 
 def default_checkpoint(environment: Environment, setup: RunSetup, tokenizer: str | None) -> str | None:
-    """The checkpoint that `ATTN_MODEL` or the settings name; None without one, and where an option describes another
-    model. `--verbose` tells which."""
+    """The name of the checkpoint that `ATTN_MODEL` or the settings give where `--model` does not; None where none is
+    set, and where an option describes another model. A note for `--verbose` says which."""
     setting = environment.settings.get("model")
     if setting is None:
         return None
@@ -162,8 +162,8 @@ def model_of_seed(environment: Environment, setup: RunSetup, tokenizer: str, hea
 
 
 def one_layer_settings(options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
-    """What the options say about the one-layer model. heads: how many where `--num-heads` does not say. seed: of the
-    random parts of masks."""
+    """The settings (sizes, mask, positions, scale) of the one-layer model with seeded weights, from the options. heads:
+    how many where `--num-heads` does not say. seed: of the random parts of masks."""
     from attncli.models.one_layer import Settings
 
     return Settings(
@@ -225,7 +225,8 @@ HASHING_NOTE = message(
 
 
 def parse_hashing(kind: str, seed: int) -> Reformer | None:
-    """What `--attention` names; None for dense. seed: of the hash directions. Raises UsageError."""
+    """The hash attention that a value of `--attention` such as "reformer:8,4" names; None for "dense". seed: of the
+    hash directions. Raises UsageError."""
     from attncli.mechanism.reformer import Reformer
 
     if kind == "dense":
@@ -247,7 +248,8 @@ def parse_hashing(kind: str, seed: int) -> Reformer | None:
 
 
 def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> Model:
-    """The model under the attention that `--attention` names.
+    """The model with the attention that `kind`, a value of `--attention`, names: itself for "dense", else with hash
+    attention (Reformer) in every layer.
 
     Raises UnsupportedError for a checkpoint, whose keys were trained as a projection of their own, and for what hash
     attention does not have: another scale, soft caps, ALiBi, several query heads for one key head.

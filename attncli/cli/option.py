@@ -30,7 +30,7 @@ PANELS = (SUBJECT, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
 
 
 class About(Flag):
-    """What an option changes where it is given: one or several of the forms that an answer has, or how it comes.
+    """What an option has an effect on, as flags: the forms of the answer (JSON, table, screen) or the kinds of model.
 
     From this one declaration follow what contradicts `--json`, `--plain` and `--brief`, and what a saved document or
     `--generate` leaves nothing to change of.
@@ -251,9 +251,9 @@ def redeclare(
     most: float | None = None,
     common: bool = False,
 ) -> Any:
-    """A declared option as one command means it: spelled, checked and completed the same, with a sentence, a group or
-    ends of its own, or where it changes other forms of the answer. common: it is not among the rare ones,
-    though it is in other commands."""
+    """A copy of a declared option for one command, with a help sentence, group, placeholder, bounds or `About` of
+    its own where these are given. common: whether it is listed among the common options though it is a rare one
+    elsewhere."""
     own = copy(declared)
     own.rich_help_panel = panel or declared.rich_help_panel
     own.about = about or declared.about
@@ -299,7 +299,8 @@ Group = TypeVar("Group")
 
 
 class RepeatedNames(Struct, frozen=True):
-    """Beside `Repeated` in a command's annotation: which options of the group may be given once for each side."""
+    """Annotation beside `Repeated` in a command's signature: the options of the group that may be given once for each
+    side of a comparison."""
 
     names: tuple[str, ...]
 
@@ -310,8 +311,8 @@ def repeat(*names: str) -> RepeatedNames:
 
 
 class Repeated(Struct, Generic[Group], frozen=True):
-    """A group as the command line gives it. base: what holds for all sides; values: the values of what may be
-    repeated, by the option's name, none where it is not given."""
+    """An option group of which some options may be given once for each side of a comparison. base: the values of all
+    others; values: those of each such option, in order, empty where it is not given."""
 
     group: type[Group]
     base: Mapping[str, Any]
@@ -322,7 +323,7 @@ class Repeated(Struct, Generic[Group], frozen=True):
         return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
     def side(self, index: int) -> Group:
-        """The option group of one side of a comparison: what is given once holds for each."""
+        """The option group for side `index` of a comparison; an option that is given once holds for every side."""
         lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(without_none(hint)) is list}
         side_values = {name: values[index if len(values) > 1 else 0] for name, values in self.values.items() if values}
         return self.group(
@@ -354,8 +355,8 @@ def repeatable(hint: Any) -> Any:
 
 
 def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """What a command takes for a parameter that is a group: the group, or `Repeated` with the values of `names` apart.
-    hint: the parameter's type. values: of the options, by name."""
+    """The argument of a command's parameter that is an option group: the group, or a `Repeated` that keeps the values
+    of `names` apart. hint: the parameter's type. values: of all options, by name."""
     if get_origin(hint) is not Repeated:
         return build_group(group, values)
     repeated_values = {name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names}
@@ -450,7 +451,7 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def subjects_of(*groups: Any) -> dict[str, About]:
-    """What each option of these groups is about, as `subjects` tells it of a command that has them."""
+    """What each option of these groups has an effect on (see `About`), by its name."""
     return {
         item.name: hint.__metadata__[0].about
         for group in groups
@@ -460,8 +461,8 @@ def subjects_of(*groups: Any) -> dict[str, About]:
 
 
 def subjects(function: Callable[..., Any]) -> dict[str, About]:
-    """What each option of a command is about, by the name of its parameter. Raises TypeError for an option that does
-    not say so: every command reads this before it starts."""
+    """What each option of a command has an effect on (see `About`), by the name of its parameter; read before every
+    command starts. Raises TypeError for an option that does not declare it."""
     about = {}
     for name, parameter in spread(function).items():
         for declaration in getattr(parameter.annotation, "__metadata__", ()):

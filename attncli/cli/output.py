@@ -45,8 +45,8 @@ def validate_options(
     *,
     files: Mapping[str, Path | None] | None = None,
 ) -> View:
-    """Check the output options before any work, and say how this asker is to be shown a screen; raises UsageError, and
-    AttnError for a file that cannot be written.
+    """Check the output options before any work, and return the view: language, width, colours and parts of a screen for
+    this caller. Raises UsageError, and AttnError for a file that cannot be written.
 
     screen: the name of the one whose parts `--show` may name; "" for one without. files: files of the command's own
     options.
@@ -154,7 +154,8 @@ def write_documents(
     several: bool = False,
     screen: Callable[[Any, View], Lines] | None = None,
 ) -> None:
-    """Answer with documents, each written as soon as it is there: as its own screen, or its table with a header line.
+    """Write the documents as JSON, as a table or as screens, as the options say, to standard output or `--output`; each
+    as soon as it is there.
 
     One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
     `--csv -` is the table there, in place of the screen. A table in a file is whole also where the reader of the answer
@@ -247,7 +248,7 @@ def _lines_of(value: Any) -> int:
 
 
 def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:
-    """The documents, each with its table written to `--csv` first."""
+    """Yield the documents, each after its table was written to the file of `--csv`."""
     from attncli.draw.encoding import comma_separated
 
     for place, document in enumerate(documents):
@@ -283,7 +284,7 @@ def write_figure(document: Document, options: OutputOptions) -> None:
 
 
 def _write_drawing(drawing: Drawing, document: Document, style: Style, file: Path, lang: str) -> None:
-    """Write a drawing to a file, with what the document is about for who does not see it."""
+    """Write a drawing to a file, with a title and a description of the document for those who do not see it."""
     from attncli.draw.figures import title_and_description
     from attncli.draw.figures.drawing import figure_bytes
 
@@ -303,8 +304,8 @@ def write_with_figure(
     *,
     several: bool = False,
 ) -> None:
-    """Draw the screens of the documents to `--figure` if it is given, and the page of the one document to `--html` of a
-    command without heads to look at; then answer with the documents as `write_documents` does."""
+    """Write the figure of the documents to `--figure` and the page of the only document to `--html`, where these are
+    given; then answer with the documents as `write_documents` does. For commands whose page shows no heads."""
     if options.page is not None:
         from attncli.draw.page import any_page
 
@@ -337,7 +338,7 @@ def write_with_figure(
 
 
 class KeptRuns:
-    """How far long work has come: runs that are done, of how many; and what is known where Ctrl-C ends it."""
+    """Progress of long work that Ctrl-C may end: how many runs of how many are done, and the documents to show then."""
 
     def __init__(self) -> None:
         self.done, self.runs = 0, 0
@@ -350,8 +351,9 @@ class KeptRuns:
 
 @contextmanager
 def keeping_runs(options: OutputOptions, environment: Environment, view: View) -> Iterator[KeptRuns]:
-    """Long work in the block counts its runs here: where Ctrl-C ends it, what is known is shown, and that the same
-    command goes on with it. Only a screen may be of a part: JSON, tables and files are whole or not there."""
+    """Context manager for long work, which counts its runs in the `KeptRuns` that it yields: Ctrl-C draws the documents
+    known by then, and notes that the same command goes on from there. Only screens are shown in part: JSON, tables and
+    files are whole or not there."""
     kept_runs = KeptRuns()
     try:
         yield kept_runs
@@ -393,9 +395,9 @@ class PageOptions:
 def validate_page(
     page: PageOptions, *, lines: bool = False, why: Sequence[str] | None = None, words: bool = False
 ) -> None:
-    """Check the options before any work; raises UsageError. Where the page goes is checked with the other files, by
-    `validate_options`. lines: whether every line is a text of its own. why: the heads that the page explains, if any;
-    words: whether tokens are merged."""
+    """Raise UsageError for options of a page that contradict each other or stand without `--html`, before any work.
+    lines: whether every line is a text of its own. why: the heads that the page explains, if any; words: whether tokens
+    are merged. Whether the file can be written is checked by `validate_options`."""
     if why and page.html is None:
         raise UsageError("--why is about a page, and none is asked for", expected="--html FILE as well")
     if why and words:
@@ -419,8 +421,8 @@ def check_page_suffix(file: Path) -> None:
 def page_recording(
     page: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
 ) -> Recording | None:
-    """What takes the heads of a run for the page, so that nothing runs twice; None where no page is asked for, or where
-    the page needs a run of its own."""
+    """A recorder to pass to the command's own run, which keeps that run's heads for the page; None where no page is
+    asked for, or where the page needs a run of its own."""
     if page.html is None:
         return None
     from attncli.measure.run_record import Recording, recordable
@@ -437,7 +439,8 @@ def page_record(
     words: bool = False,
     recording_of_run: Recording | None,
 ) -> RunRecord:
-    """What a page tells of a run: as it was taken, or of a run of its own."""
+    """The heads of a run as its page shows them: from `recording_of_run`, or from a run of its own where that is
+    None."""
     from attncli.measure.run_record import recorded_run, run_record
 
     if recording_of_run is not None:
@@ -448,8 +451,9 @@ def page_record(
 def page_reasons(
     environment: Environment, model: Model, text: Text, heads: Sequence[str] | None, compute: ComputeOptions
 ) -> list[WhyDocument]:
-    """Why these heads, such as L5H11, look where they do, for a page: the strongest link of each token, with a note on
-    how much they take. Nothing without heads. Errors: as `attn why`, and for heads that are not there."""
+    """For each of these heads, such as L5H11, the explanations of why it looks where it does (as of `attn why`), one of
+    the strongest link of each token; a note tells how many bytes they take. Empty without heads. Raises as `attn why`,
+    and for heads that are not there."""
     if not heads:
         return []
     from attncli.cli.progress import progress

@@ -29,7 +29,8 @@ SPECS = (".npy", ".npz", ".json", ".csv", ".tsv", ".safetensors", ".pt", ".pth")
 
 
 def refuse_beside(environment: Environment, option: str, names: Collection[str], *, subject: About = RUN) -> None:
-    """Raise UsageError for options on the command line that do not go with one that has a document of its own.
+    """Raise UsageError for options on the command line that do not go with `option`, which makes a document of another
+    kind, such as `--generate`.
 
     names: of the parameters that go with it. subject: only options that are about one of these are refused.
     """
@@ -48,8 +49,8 @@ def refuse_beside(environment: Environment, option: str, names: Collection[str],
 
 
 def refuse_contradictions(options: OutputOptions, environment: Environment, *, files: bool) -> None:
-    """Raise UsageError where the command line holds options that the form of the answer leaves nothing to change of;
-    variables and settings that do not apply are silent. What an option is about is declared with it.
+    """Raise UsageError for options on the command line that have no effect on the chosen form of the answer, such as
+    options of the screen beside `--json`. Values of variables and settings without effect are not refused.
 
     files: whether anything besides standard output is written, which the options may be about.
     """
@@ -192,7 +193,8 @@ def _refuse_replacement(output: str, source: str, path: Path) -> None:
 
 
 def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
-    """Whether what is given for a parameter reads the file of an output. place: the one that path names."""
+    """Whether the value `word` of a parameter, whose metavar tells what it may name, is read from the file of an
+    output. path: that file; place: its `place_of`, the same for all spellings."""
     kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
     if str(word) == "-":
         return bool({"FILE", "TEXT", "CORPUS"} & kinds) and _is_standard_input(environment, path)
@@ -218,7 +220,8 @@ def _folder_of_model(name: str, environment: Environment) -> str:
 
 
 def _places_of_word(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
-    """The places of files that a word names: its own, a model's in a folder, and of masks those that intersect.
+    """The files that a word may name, each as its `place_of` (the same for all spellings): the file itself, a model's
+    files in a folder, and those of masks that `&` joins.
 
     certain: whether it is always a file's name. folder_alone: whether it names folders only.
     """
@@ -258,7 +261,7 @@ def _is_in_scan(folder: Path, place: str) -> bool:
 
 
 def _is_of_corpus(word: str, place: str) -> bool:
-    """Whether a file, folder or pattern of a corpus holds the file of a place."""
+    """Whether a file, folder or pattern of a corpus includes the file of this `place_of`."""
     from attncli.inputs.files import place_of
     from attncli.scan.intake import find_files
 

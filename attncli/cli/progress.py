@@ -34,7 +34,8 @@ LONG_TEXT = 500_000
 def progress(
     environment: Environment, what: str | Callable[[], str], *, layers: bool = False
 ) -> Iterator[Callable[[float], None]]:
-    """A function to be told the share that is done, 0 to 1; shows it with the time left, and wipes it at the end.
+    """Context manager that yields a function to call with the share of the work that is done, 0 to 1: it shows a bar
+    with the time left on standard error, which goes at the end.
 
     Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a function where it
     changes on the way. layers: whether the work is one run, whose layers tell how far it is.
@@ -75,7 +76,8 @@ def is_watched(environment: Environment) -> bool:
 
 @contextmanager
 def downloads(environment: Environment) -> Iterator[Watch | None]:
-    """A function for a download to call with a file and the share of it that is there; None where nobody looks."""
+    """Context manager that yields a function for a download to call with a file and the share of it that is there, 0 to
+    1; None where nobody looks."""
     if not is_watched(environment):
         yield None
         return
@@ -93,7 +95,8 @@ def downloads(environment: Environment) -> Iterator[Watch | None]:
 
 
 def layers_told(environment: Environment, model: Model) -> Model:
-    """The model, telling which of its layers is read: to the work that is watched, else by a bar of its own."""
+    """The model with progress shown while its layers are read: in the bar of the work under way, else in a bar of its
+    own. The model itself where nobody looks."""
     if not is_watched(environment):
         return model
     from msgspec.structs import replace
@@ -166,8 +169,8 @@ def foretell_work(environment: Environment, tokens: int, seconds: float, hint: s
 
 
 def effort(models: Sequence[Model], start_time: float) -> str:
-    """Weights read or drawn, backend, peak memory and seconds, in one line. start_time: of `perf_counter`, when the
-    command began."""
+    """One line on what a command took: bytes of weights read or drawn at random, backend, peak memory and seconds.
+    start_time: of `perf_counter`, when the command began."""
     from attncli.draw.numbers import size_words
     from attncli.models.estimate import peak_memory
 
@@ -190,7 +193,8 @@ QUITTING_KEYS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 
 
 def wait_for_key(question: str, view: View, environment: Environment) -> bool:
-    """Ask a question at the terminal until a key is pressed, and wipe it; whether the key ends what is shown."""
+    """Ask a question at the terminal, wait for a key and wipe the question; returns whether the key is one that
+    quits."""
     from attncli.draw.lines import as_text, remark
     from attncli.language import say
 

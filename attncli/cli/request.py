@@ -41,7 +41,8 @@ MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 def texts(
     environment: Environment, options: TextOptions, *, single: bool = False, tokenizer: Tokenizer | None = None
 ) -> Iterator[Text]:
-    """The texts asked for; says so when the sample stands in for one.
+    """Yield the texts that the arguments, a file, standard input or `--chat` give; a note says when the built-in sample
+    stands in for none.
 
     single: raises UsageError for several. tokenizer: whose chat template is used; None for that of the model that was
     loaded last.
@@ -175,7 +176,8 @@ def regions_of(environment: Environment, options: RegionOptions, text: Text, tok
 
 
 def _offer_whitespace(environment: Environment, text: Text) -> None:
-    """Says how to keep words that someone has set apart in a script that is written without spaces."""
+    """Note that `--tokenizer whitespace` keeps words, for a text that has blanks between words of a script written
+    without."""
     from attncli.inputs.tokenize import set_apart
 
     if not text.text.isascii() and set_apart(text.text):
@@ -367,7 +369,8 @@ def embeddings(options: ModelOptions) -> NDArray | None:
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
-    """The token that a reference names; notes say so when it occurs more than once and none was chosen."""
+    """The position of the token that a reference such as `cat` or `#3` names; notes say so when it occurs more than
+    once and none was chosen."""
     from attncli.inputs.token import choose_token
 
     return choose_token(tokens, reference, environment.note)
@@ -376,7 +379,8 @@ def query_index(environment: Environment, tokens: Sequence[Token], reference: st
 def query_span(
     environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool = True
 ) -> tuple[int, int]:
-    """The tokens [first, stop) in a row that a reference names; see `inputs.token.choose_span`."""
+    """The first and the last + 1 position of the tokens in a row that a reference names; see
+    `inputs.token.choose_span`."""
     from attncli.inputs.token import choose_span
 
     return choose_span(tokens, reference, environment.note, unknown=unknown)
@@ -404,8 +408,8 @@ def refuse_run(
 def refuse_cost(
     environment: Environment, compute: ComputeOptions, hint: str, expected: CostEstimate, count: int
 ) -> None:
-    """Refuse a run that takes too much memory, and say before it starts where it takes long. hint: what takes less.
-    expected: what it will take; count: tokens of the text."""
+    """Raise LimitError for a run that takes too much memory; note before it starts how long one will take that takes
+    long. hint: what takes less. expected: what it will take; count: tokens of the text."""
     from attncli.cli.progress import foretell_work
 
     refuse_memory(expected.peak, compute, hint)
@@ -468,14 +472,14 @@ def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Se
 
 
 def comma_parts(values: Sequence[str] | None) -> list[str]:
-    """What an option that may be repeated, or hold commas, names."""
+    """The parts, between commas, of all values of an option that may be repeated; [""] where it is not given."""
     return [part.strip() for part in ",".join(values or ()).split(",")]
 
 
 def head_pairs(
     spec: Spec, words: Sequence[str], layers: Sequence[str] | None, *, option: str = "--head"
 ) -> list[tuple[int, int]]:
-    """Layer and head of each name, such as L5H11. option: what holds the names.
+    """The layer and the head, both from 0, of each name such as L5H11. option: what holds the names.
 
     Raises UsageError beside `layers` and for names of no head, and as `head_selection`.
     """

@@ -58,7 +58,8 @@ def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
 
 
 def settings_file(variables: Mapping[str, str]) -> Path | None:
-    """Where the file is looked for: `ATTN_CONFIG`, else the platform's folder; None where there is none."""
+    """The path of the settings file, which need not exist: `ATTN_CONFIG`, else in the platform's folder; None where
+    there is no home folder either."""
     if path := variables.get("ATTN_CONFIG"):
         return Path(path)
     home = variables.get("HOME") or variables.get("USERPROFILE")
@@ -134,8 +135,8 @@ def _whole_or_text(text: str) -> int | str:
 
 
 def _declaration(name: str) -> Any:
-    """The option's declaration, which checks its value. All are declared in one file that takes 6 ms to load: a start
-    with nothing set goes without."""
+    """The Typer option of this name, which checks a setting's value. All are declared in one file that takes 6 ms to
+    load, which is why this imports it."""
     from attncli.cli import declarations
     from attncli.cli.option import RUN, option
 

@@ -124,7 +124,7 @@ def message(template: str, /, **values: object) -> Message:
 
 
 def plural(singular: str, others: str, /, *, count: int, **values: object) -> Message:
-    """A sentence that differs by a count.
+    """A sentence with a count, in English singular for 1 and plural for any other; each language picks its own form.
 
     Args:
         singular: The English for a count of 1.
@@ -139,7 +139,8 @@ def plural(singular: str, others: str, /, *, count: int, **values: object) -> Me
 
 
 def contextual(context: str, template: str, /, **values: object) -> Message:
-    """A sentence whose English means something else elsewhere.
+    """A sentence whose English text is used in two meanings: `context` tells which, so that each has its own
+    translation.
 
     Args:
         context: In a word, what it is here.
@@ -153,7 +154,8 @@ def contextual(context: str, template: str, /, **values: object) -> Message:
 
 
 def term(text: str, /) -> Message:
-    """A literal that stands elsewhere, or in a list of words, as a message: looked up where it is shown.
+    """A message of an English text without named places, such as a constant or an entry of a list: translated only
+    where it is shown. A message stays itself.
 
     Args:
         text: The English literal, or a message.
@@ -212,7 +214,7 @@ def languages() -> tuple[str, ...]:
 
 @cache
 def catalogue_of(lang: str) -> NullTranslations:
-    """The catalogue of a language; for English, and one that has none, that which leaves all as it is."""
+    """The gettext catalogue of a language; for English, or a language without one, a catalogue that changes no text."""
     from gettext import GNUTranslations, NullTranslations
     from pathlib import Path
 
@@ -252,7 +254,7 @@ SEPARATORS = (
 
 
 def say(view: Speech, text: str, /, **places: object) -> str:
-    """The sentence in the view's language, its places filled. A screen in ASCII speaks English.
+    """The finished sentence in the view's language, its named places filled; in English where the view is ASCII only.
 
     Args:
         view: Its language, and whether only ASCII may be written.
@@ -272,7 +274,7 @@ def say(view: Speech, text: str, /, **places: object) -> str:
 
 
 def _close_quotes(text: str) -> str:
-    """Chinese without spaces beside its quotation marks: what stands in a place may be quoted or not."""
+    """A Chinese sentence without the blanks around its quotation marks, which its template may have."""
     return text.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in text else text
 
 
