@@ -477,9 +477,9 @@ SOURCES = 4000
 
 
 class SourcePart(NamedTuple):
-    """What a head copied from one source token adds to the advantage through the query and through the keys (None for a
-    side it has no part in), and the link's weight without it by "query", "key" and "all_keys"; empty for several tokens
-    taken together."""
+    """What a head copied from one source token adds to the advantage (the link's score above its row's mean, or above
+    another key's) through the query and through the keys, None for a side it has no part in; and the link's weight
+    without it by "query", "key" and "all_keys", empty for several tokens taken together."""
 
     part: LinkPart
     query_side: float | None
@@ -646,7 +646,8 @@ class _SourceSplit:
         return float(self._strongest.min()) if len(self._strongest) == SOURCES else 0.0
 
     def _centre_sources(self, side: int, carried: Sequence[_Carried]) -> Floats:
-        """What each source token adds to the advantage through one side, [source], from the routes to it."""
+        """What each source token adds to the advantage (the link's score above its row's mean, or above another key's)
+        through one side, [source]. side: 0 the query's, 1 the keys'. carried: the routes to it."""
         gains = self._to_advantage[side]
         return np.asarray(
             sum(((route.weights.T @ gains.astype(route.weights.dtype)) * route.values).sum(-1) for route in carried),
@@ -654,8 +655,8 @@ class _SourceSplit:
         )
 
     def _weights_without(self, side: int, carried: Sequence[_Carried], sources: Floats) -> dict[str, Floats]:
-        """The link's weight with each of these sources removed from one side, [source], by "query", or "key" and
-        "all_keys"."""
+        """The link's weight with each of these sources removed from one side, [source], by name: "query" for side 0,
+        "key" (the link's key alone) and "all_keys" for side 1."""
         whole, row = self._whole, self._whole.row
         of_entry = self._of_entry[side].T
         # what each adds to each score of the row, [source, key]

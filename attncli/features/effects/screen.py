@@ -128,7 +128,7 @@ def _effects_title(document: EffectsDocument, view: View) -> str:
 
 
 def effects_subject(document: EffectsDocument, view: View) -> str:
-    """What is measured in every text: a vector, or a prediction."""
+    """What is measured in every text, as a noun phrase: a token's vector or a prediction."""
     match document.measures[0], document.place:
         case "vector", "mean":
             return say(view, "the mean of all vectors")
@@ -243,7 +243,8 @@ LONGEST_ABLATE, NAME_ABLATE = 20, 12
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
-    """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
+    """Yield the rows of `--plain` for one text's effects: column names, one row a head, last that of all heads at
+    once."""
     names = readings_of(document.measures)
     yield (
         "attention",
@@ -455,8 +456,8 @@ def logits_sentences(document: LogitsDocument, view: View) -> Iterator[str]:
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
-    """The sentence, tinted by what the token after which it is measured looks at most in the head that adds most, and
-    what the numbers say."""
+    """The text tinted by what the token attends to most in the head that adds most to the logit, and the answer in
+    sentences."""
     shares = [0.0] * len(document.tokens)
     first = max((part for part in document.parts if part.part == "head"), key=lambda part: part.value, default=None)
     if first is not None and first.looks is not UNSET and first.attention == "self" and first.value > 0:
@@ -574,7 +575,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
 
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:
-    """Both sentences, tinted where their words differ, and what the numbers say."""
+    """Both texts, tinted where their words differ, and the answer in sentences."""
     query_indices = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
     differ = [

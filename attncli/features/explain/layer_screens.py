@@ -59,7 +59,8 @@ STRONGEST = message("tint: the strongest weight that a word gets in any head")
 
 
 def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
-    """What a mask is for; the matrices before and after; the query's row worked out; the batch, if there is one."""
+    """The screen of topic "mask" as blocks: what a mask is for, the matrices before and after it, the query's row
+    worked out, the padded batch if there is one."""
     texts = [token.text for token in document.tokens]
     what = lead(
         "what a mask does",
@@ -251,7 +252,7 @@ def _batch_tables(batch: Sequence[PaddedText], view: View) -> Lines:
 
 
 def difference_text(difference: float) -> str:
-    """A difference that is rounding, such as `1.2e-07`, or `0`."""
+    """Write a difference that is only rounding in two digits, such as `1.2e-07`, or `0`."""
     return f"{difference:.1e}" if difference else "0"
 
 
@@ -276,7 +277,8 @@ one head must be to attention without heads to be called it."""
 
 
 def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
-    """What heads are for; their weights and the average of these; their outputs; concat·W_O; what each looks at."""
+    """The screen of topic "multihead" as blocks: what heads are for, their weights and the average of these, their
+    outputs, concat·W_O, and what each looks at."""
     model, heads = document.model, document.heads
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
@@ -457,7 +459,8 @@ MOSTLY = 0.5
 
 
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
-    """What the residual is for; the sum; the norm; how much of the vector stays."""
+    """The screen of topic "residual" as blocks: what the residual is for, the sum, the norm, and how much of the vector
+    stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     what = lead(
         "residual connection and normalization",
@@ -562,7 +565,8 @@ TABLES = {
 
 
 def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
-    """What positions are for; each way's own numbers; the query's weights under each; which moves them most."""
+    """The screen of topic "position" as blocks: what positions are for, each encoding's own numbers, the query's
+    weights under each, and which encoding moves them most."""
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
     ways = document.ways

@@ -126,7 +126,8 @@ def metric_answer(document: MetricTopic, view: View) -> Lines:
 
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
-    """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
+    """The screen of topic "softmax" as blocks: scores, exponentials, sum and quotients, and the same with the maximum
+    subtracted."""
     scores, weights, temperature = document.scores, document.weights, brief(document.temperature)
     note = say(view, "s = score / {temperature}; w = exp(s) / sum of exp(s)", temperature=temperature)
     title = plural(
@@ -178,7 +179,8 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
 
 
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
-    """Measured variance beside theory, and the softmax unscaled and scaled."""
+    """The screen of topic "scaling" as blocks: the measured variance of q·k beside theory, and the softmax unscaled and
+    scaled."""
     columns = ["", say(view, "measured"), say(view, "standard error"), say(view, "theory")]
     rows = [
         [
@@ -238,7 +240,8 @@ def _scaled_product(scale: str, document: ScalingTopic, view: View) -> str:
 
 
 def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[Lines]:
-    """The same scores through a softmax of each row and through one of the whole matrix."""
+    """The screen of topic "matrix-softmax" as blocks: the same scores through a softmax of each row and through one of
+    the whole matrix."""
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {index}" for index in range(len(document.scores[0]) - len(texts))]
     sums = [float(value) for value in document.row_sums]
@@ -376,7 +379,8 @@ def _difference_text(difference: float) -> str:
 
 
 def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
-    """Both orders, then per position encoding and mask how much the outputs differ."""
+    """The screen of topic "order" as blocks: both orders of the tokens, then by position encoding and mask how much the
+    outputs differ."""
     texts = [token.text for token in document.tokens]
     gap = " " if not all(len(text) == 1 for text in texts) else ""
 
@@ -471,7 +475,8 @@ TOKENS = "abcdefgh"
 
 
 def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
-    """What a metric means, and its value for the example matrix and for uniform attention."""
+    """The screen of topic "metric" as blocks: what the metric means, and its value for the example matrix and for
+    uniform attention."""
     fields = (
         (message("formula"), document.formula),
         (message("range"), document.range),

@@ -209,8 +209,9 @@ def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | No
 
 
 def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float]]]:
-    """What each earlier head adds to the advantage, query and key side together, as (layer, head, number), by "self",
-    "cross" and "encoder". Empty where heads are split by token."""
+    """What each earlier head adds to the advantage (the link's score above its row's mean, or above another key's),
+    query and key side together, as (layer, head, number), by "self", "cross" and "encoder". Empty where heads are split
+    by token."""
     heads: dict[str, list[tuple[int, int, float]]] = {}
     for part in document.parts if document.by != "token" else ():
         if part.kind == "head" and part.layer is not None and part.head is not None and part.attention is not None:
@@ -278,7 +279,8 @@ def _norm_name(part: NamedPart) -> Message:
 
 
 def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
-    """What a part adds to the advantage through the query or through the key; None where it is no part of that side."""
+    """What a part adds to the advantage (the link's score above its row's mean, or above another key's) through the
+    query or through the key; None where it is no part of that side."""
     return part.query_side if side == "query" else part.key_side
 
 

@@ -86,7 +86,8 @@ def _end_words(document: WhyDocument, view: View) -> tuple[str, str]:
 
 
 def _heads_grid(document: WhyDocument, view: View) -> Lines:
-    """Maps of the earlier heads, layer × head, by what each adds to the advantage."""
+    """Layer × head grids of what each earlier head adds to the advantage, the link's score above its row's mean or
+    another key's."""
     heads = earlier_heads(document)
     if document.link.attention == "self":
         return grids(heads, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
