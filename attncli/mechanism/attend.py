@@ -87,7 +87,7 @@ def softmax(
     )
 
     def unless_empty(value: float, values: Array) -> Array:
-        """The values of rows that see something, and this value for those that see nothing."""
+        """`values`, with `value` in the rows that see no key."""
         return values if visibility is None else backend.where(empty, value, values)
 
     highest = unless_empty(0.0, highest)
@@ -121,8 +121,8 @@ def softmax(
 
 
 def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Floats:
-    """The weights that rows of scores would have, [..., key], float64: of scores that are known, such as those of a run
-    with a part taken off.
+    """Softmax over the keys of given scores, [..., key]: the attention weights that these would give, float64, outside
+    of a run.
 
     visible: booleans that broadcast to the scores; hidden keys and rows that see nothing have 0. sink: the learned
     logit that takes part; None without one.
@@ -139,7 +139,8 @@ EVERY_STAGE = frozenset(SQUARE)
 
 
 class PositionBias(Protocol):
-    """What the position encoding adds to the scores of some heads, [head, rows, columns]; of all if none are named."""
+    """A function that gives the bias of the position encoding on scores, [head, rows, columns], for the heads in
+    `heads` (all by default)."""
 
     def __call__(self, i: Array, j: Array, /, *, heads: slice = ...) -> Array: ...
 
@@ -307,7 +308,8 @@ def attend_rows(
 def _partly_hidden_keys(
     rule: Rule, start: int, stop: int, low: int, high: int, keys: int
 ) -> list[tuple[int, int]] | None:
-    """The ranges of keys that some rows see and some do not; None where that is not known, or a row may see nothing."""
+    """The ranges of keys that some rows of a block see and some do not; None where these are not known from the mask
+    alone, or a row may see nothing."""
     mask = _mask_alone(rule)
     if mask is None or not isinstance(rule.offset, int):
         return None
@@ -323,7 +325,7 @@ def _mask_alone(rule: Rule) -> Mask | None:
 
 
 class _Stages:
-    """The stages asked for; the scores may be overwritten as long as none of these holds them."""
+    """Collects the stages asked for, and lets scores be overwritten in place unless a kept stage is that array."""
 
     def __init__(self, keep: frozenset[str]) -> None:
         self.keep = keep
@@ -336,7 +338,7 @@ class _Stages:
         return array
 
     def free(self, array: Array) -> bool:
-        """Whether no stage that is kept is this array."""
+        """Whether the array may be overwritten: no kept stage is this array."""
         return all(array is not stage for stage in self.kept.values())
 
     def multiply(self, scores: Array, factor: float) -> Array:
@@ -439,7 +441,7 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
 
 
 class SeparateQueries(Struct, frozen=True, eq=False):
-    """Queries that have keys and values to themselves.
+    """Query rows with projections of their own for query, key and value, such as Longformer's global tokens.
 
     rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv, key, dim or v_dim].
     """
@@ -453,7 +455,8 @@ class SeparateQueries(Struct, frozen=True, eq=False):
 def apart_in(
     backend: Backend, apart: SeparateQueries | None, dtype: str, where: tuple[int, int, int, int]
 ) -> SeparateQueries | None:
-    """Those of a block of rows, counted within it, over its range of keys; None where there are none."""
+    """The separate queries that lie in a block, rows counted from its start and keys cut to its range; None where none
+    do. where: start and stop row, low and high key of the block."""
     start, stop, low, high = where
     places = [] if apart is None else [place for place, row in enumerate(apart.rows) if start <= row < stop]
     if apart is None or not places:
@@ -601,7 +604,8 @@ def compute_attention(
 
 
 def _worth_gathering(backend: Backend, q: Array, k: Array, keep: Collection[str]) -> bool:
-    """Whether dense weights are made sooner by blocks: NumPy's own operations keep to one thread."""
+    """Whether to compute dense weights block by block, as that is faster: for many weights on NumPy, whose own
+    operations use one thread."""
     return backend.name == "numpy" and set(keep) <= {"weights"} and prod(q.shape[:-1]) * k.shape[-2] >= GATHERED_FROM
 
 
@@ -655,7 +659,7 @@ def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[ran
 
 
 def _keys_computed(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int) -> int:
-    """How many keys the rows start..stop-1 are computed over."""
+    """How many keys the mask lets the rows start..stop-1 see, from the first to the last, at least 1."""
     low, high = span(mask, start + offset, min(stop, queries) - 1 + offset, keys)
     return max(high - low, 1)
 

@@ -21,8 +21,8 @@ from attncli.mechanism.trace import Later, LayerTrace, head_outputs
 def run_block(
     backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int
 ) -> LayerTrace:
-    """Run one layer. hidden: [..., token, width]; the result's `after` has the same axes, and is computed when it is
-    asked for unless someone watches.
+    """Run one layer. hidden: what enters it, [..., token, width]. The trace's `after`, what leaves it, has the same
+    axes and is computed only when it is asked for, or at once where a callback listens to activations.
 
     A block without residual gives its last branch's output, whose width may differ.
     """
@@ -30,7 +30,7 @@ def run_block(
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
     def watch(point: str, x: Array) -> Array:
-        """x itself, once whoever watches the activations of this layer has got it under the name of its point."""
+        """Report x to `context.on_activation` under the name of this point, if anyone listens; returns x."""
         if context.on_activation is not None:
             context.on_activation(layer, point, x)
         return x
@@ -164,7 +164,8 @@ def _add_output(attention: LayerAttention, stages: dict[str, Array]) -> None:
 
 
 def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) -> Array:
-    """What a mixer makes of the tokens, [..., query, width], after those of an earlier run."""
+    """What a mixer (such as Mamba, in place of attention) gives for the tokens, [..., query, width]; its state goes on
+    from `context.past` and is kept there."""
     from attncli.mechanism.mixer import Carry, mix  # few models have one
 
     carry = Carry(() if context.past is None else context.past.get((layer, "mixer"), ()))
@@ -177,7 +178,7 @@ def _mix(part: LayerPart, mixer: Mixer, x: Array, context: Context, layer: int) 
 
 
 def _without_heads(attention: LayerAttention, x: Array, context: Context) -> tuple[dict[str, Array], Array]:
-    """The stages of a layer that does not attend: those of no heads, so that whoever goes through heads finds none."""
+    """The stages of a layer without attention: arrays with an axis of zero heads; and its empty rows, likewise."""
     backend, spec, count = attention.backend, attention.spec, x.shape[-2]
     queries, keys = len(range(count)[context.asking or slice(None)]), count if context.past is None else context.length
 

@@ -23,7 +23,7 @@ class Zero(Struct, frozen=True):
 
 
 class Replace(Struct, frozen=True, eq=False):
-    """What these heads mix becomes `values`, [..., one of the heads, token, v_dim].
+    """Intervention: what these heads mix becomes `values`, [..., one of the heads, token, v_dim].
 
     Leading axes are variants: the run has them from here on. Also called activation patching.
     """
@@ -33,7 +33,8 @@ class Replace(Struct, frozen=True, eq=False):
 
 
 class KnockOut(Struct, frozen=True):
-    """The scores of these queries for these keys become −∞ in these heads, before the softmax; rows renormalise.
+    """Intervention: the scores of these queries for these keys become −∞ in these heads, before the softmax, so that
+    the row's other weights grow.
 
     queries, keys: absolute positions; every pair of them is cut. A row left with nothing is an empty row. Learned sinks
     stay. Source: Geva et al., Dissecting recall of factual associations, 2023.
@@ -45,7 +46,8 @@ class KnockOut(Struct, frozen=True):
 
 
 class PutProjection(Struct, frozen=True, eq=False):
-    """The queries, keys or values of one query head become `values`, [variant, token, dim], after norms and rotation.
+    """Intervention: the queries, keys or values of one query head become `values`, [variant, token, dim] (each variant
+    is one changed run), after norms and rotation.
 
     side: "q", "k" or "v"; keys and values of a head that shares them become its own. Also called path patching.
     """
@@ -64,7 +66,8 @@ NO_INTERVENTIONS: Interventions = {}
 def visible_links(
     backend: Backend, interventions: Sequence[Intervention], heads: int, positions: np.ndarray[Any, Any], keys: int
 ) -> Array | None:
-    """Which links are left, booleans [head or 1, query, key]; None where none is cut.
+    """Which (query, key) pairs are left by the knock-outs among these interventions, booleans [head or 1, query, key];
+    None where there are no knock-outs.
 
     positions: absolute position of each query, [query]. keys: how many keys there are.
     """
@@ -83,8 +86,8 @@ def visible_links(
 def put_projections(
     backend: Backend, interventions: Sequence[Intervention], q: Array, k: Array, v: Array
 ) -> tuple[Array, Array, Array]:
-    """Queries [..., head, query, dim], keys and values [..., kv, key, dim] with what is put in their place; keys and
-    values come with an entry for every query head where a head's own are put."""
+    """Queries [..., head, query, dim], keys and values [..., kv, key, dim] with the PutProjections among the
+    interventions applied; keys or values get one entry per query head where one is replaced."""
     heads = q.shape[-3]
     for put in (change for change in interventions if isinstance(change, PutProjection)):
         whole = {"q": q, "k": k, "v": v}[put.side]
@@ -106,7 +109,7 @@ def put_projections(
 
 
 def apply_interventions(backend: Backend, interventions: Sequence[Intervention], mixed: Array) -> Array:
-    """What the heads pass on, [..., head, token, v_dim], after what is put in its place."""
+    """Mixed values, [..., head, token, v_dim], with the interventions that zero or replace a head's applied."""
     for intervention in interventions:
         match intervention:
             case Zero(heads):
@@ -149,8 +152,8 @@ class ReadWeights(ABC):
 
     @abstractmethod
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ + b, [row, out], with the roles `name`.weight and `name`.bias, multiplied with while the weight is read;
-        None where it is not the next one in line or is to be asked for whole. x: [..., in], of so many rows in all."""
+        """x·Wᵀ + b, [row, out], multiplied while W (role `name`.weight) is read; None where W cannot be streamed so and
+        must be read whole. x: [..., in], its leading axes one row axis in the result."""
 
 
 Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]
@@ -187,7 +190,8 @@ class Context(Struct, frozen=True, eq=False):
     on_activation: Callable[[int, str, Array], None] | None = None
 
     def queries_of(self, x: Array) -> Array:
-        """The rows of x, [..., token, width], of the tokens that are computed as queries.
+        """The rows of x, [..., token, width], of the tokens that `asking` selects as queries; x itself where it is
+        None.
 
         It is x itself where none are singled out: a tensor that several roles share is multiplied once with one array.
         """

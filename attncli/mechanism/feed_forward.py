@@ -26,7 +26,8 @@ def deviation(norm: Norm, x: Floats) -> Floats:
 
 
 def through_norm(norm: Norm, matrix: Floats, weight: Floats | None) -> Floats:
-    """A linear map of what a norm gives as one of what enters it, before the division; both [dim, width]."""
+    """Move a linear map from behind a norm to before it: its matrix, [dim, width], times the norm's weight and without
+    the mean, but not the division by the deviation."""
     if norm.affine and weight is not None:
         matrix = matrix * (weight + 1.0 if norm.unit_offset else weight)
     return matrix - matrix.mean(-1, keepdims=True) if norm.kind == "layer" else matrix
@@ -169,7 +170,8 @@ def _apply_bounds(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Ar
 
 
 def _run_shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:
-    """The part that serves every token, in the measure that the token asks for."""
+    """The output of the expert that serves every token; where the model has a gate for it, times a sigmoid of each
+    token."""
     output = feed_forward(backend, part, weights, x, "shared")
     if not spec.shared_share:
         return output
@@ -258,7 +260,7 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
 
 
 def _of_best_groups(spec: Experts, worth: Floats) -> Floats:
-    """What each expert is worth, [token, expert], −∞ for those outside the best groups."""
+    """The experts' scores, [token, expert], −∞ for those outside the best groups of experts."""
     routing = spec.routing
     if routing.groups == 1:
         return worth

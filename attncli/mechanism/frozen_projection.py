@@ -24,7 +24,7 @@ Side = Literal["q", "k", "v"]
 
 
 class Factor(Struct, frozen=True, eq=False):
-    """Every entry times a number, [token, dim], [token, 1] or [1, dim]."""
+    """A linear step: entries times fixed numbers, [token, dim], [token, 1] or [1, dim]."""
 
     values: Floats
 
@@ -38,7 +38,7 @@ class Factor(Struct, frozen=True, eq=False):
 
 
 class Centre(Struct, frozen=True, eq=False):
-    """The mean of the entries taken away from each."""
+    """A linear step: the mean of a vector's entries taken from each entry."""
 
     def apply(self, x: Floats) -> Floats:
         """x, [..., token, dim], less the mean of its last axis."""
@@ -50,7 +50,7 @@ class Centre(Struct, frozen=True, eq=False):
 
 
 class Turn(Struct, frozen=True, eq=False):
-    """Pairs of entries rotated. cos, sin: [token, pair]."""
+    """A linear step: the rotary embedding, which rotates pairs of entries. cos, sin: [token, pair]."""
 
     rope: Rope
     cos: Floats
@@ -71,13 +71,14 @@ Step = Factor | Centre | Turn
 
 
 class FrozenHead(Struct, frozen=True, eq=False):
-    """What becomes of a projection on its way to the scores: linear steps, and what they add to, [token, dim]."""
+    """What norms, biases and rotation do to one head's queries or keys, with this run's norm divisors held fixed:
+    linear steps, and a constant added, [token, dim]."""
 
     steps: tuple[Step, ...]
     constant: Floats
 
     def apply(self, x: Floats) -> Floats:
-        """What the steps make of parts, [..., token, dim]; the constant is a part of its own."""
+        """The steps applied to x, [..., token, dim], without the constant."""
         for step in self.steps:
             x = step.apply(x)
         return x
@@ -88,7 +89,7 @@ class FrozenHead(Struct, frozen=True, eq=False):
 
 
 class HeadProjection(Struct, frozen=True, eq=False):
-    """The matrix of one head's queries or keys, [dim, width], before anything is done to them.
+    """One head's weight matrix for queries, keys or values, [dim, width], without biases, norms or rotation.
 
     name: of the projection's role. rows: which of its rows are the head's.
     """
@@ -101,8 +102,8 @@ class HeadProjection(Struct, frozen=True, eq=False):
 
 
 def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: bool = False) -> HeadProjection:
-    """The projection of one query head's queries, or of the keys or values that they meet. apart: whether the query has
-    projections to itself, as a global token of Longformer."""
+    """The weight matrix of one query head's queries, or of the keys or values it attends to. apart: take the separate
+    projections that global tokens of Longformer have."""
     spec = attention.spec
     number = head if side == "q" or spec.latent is not None else head // (spec.heads // spec.kv_heads)
     dim = spec.v_dim if side == "v" else spec.head_dim
@@ -124,7 +125,7 @@ def head_projection(attention: LayerAttention, side: Side, head: int, *, apart: 
 
 
 def _is_centred(spec: Attention, side: Side) -> bool:
-    """Whether the mean over all heads is taken away, as layer normalization over the whole width does."""
+    """Whether queries or keys are layer-normed over all heads together, which takes away their common mean."""
     norm = spec.qk_norm
     return side != "v" and norm is not None and norm.over == "width" and norm.norm.kind == "layer"
 
@@ -132,7 +133,8 @@ def _is_centred(spec: Attention, side: Side) -> bool:
 def _latent_matrix(
     spec: Attention, latent: Latent, read: Callable[[str], Floats], side: Side, rows: slice, head: int
 ) -> Floats:
-    """As `from_latent` goes, with the narrow norm's division left for later."""
+    """One head's matrix, [dim, width], through the latent vectors of MLA, as `from_latent` computes; the latent norm's
+    division is left out."""
     if side == "q":
         if latent.query is None:
             return read("q.weight")[rows]
@@ -148,8 +150,8 @@ def _latent_matrix(
 
 
 def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bool = False) -> FrozenHead:
-    """What becomes of a head's queries or keys in this run. x: what enters the attention, or the vectors that keys are
-    made from, [token, width]. memory: whether those are another text's."""
+    """The steps and the constant that turn one head's raw queries or keys into those of this run. x: what enters the
+    attention, or what keys are made from, [token, width]. memory: whether that is an encoder's output."""
     attention, side, rows = projection.attention, projection.side, projection.rows
     backend, spec = attention.backend, attention.spec
     vectors = _known_floats(backend, x)
@@ -163,13 +165,13 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         return None if array is None else _known_floats(backend, array)
 
     def add_step(step: Step) -> None:
-        """Add a linear step, and take it with the constant and the whole."""
+        """Append a linear step, and apply it to the constant and to the sum so far."""
         nonlocal constant, total
         steps.append(step)
         constant, total = step.apply(constant), step.apply(total)
 
     def add_vector(by: Floats | None) -> None:
-        """Add a vector to the constant and the whole; None adds nothing."""
+        """Add a vector to the constant and to the sum so far; None adds nothing."""
         nonlocal constant, total
         if by is not None:
             constant, total = constant + by, total + by
@@ -237,7 +239,7 @@ def _freeze_latent(
     add_step: Callable[[Step], None],
     add_vector: Callable[[Floats | None], None],
 ) -> None:
-    """The narrow norm's division, and the biases."""
+    """Add the steps that latent attention (MLA) has of its own: the division of its latent norm, and biases."""
     if side == "q" and latent.query is None:
         bias = array_of("q.bias")
         add_vector(None if bias is None else bias[rows])
@@ -279,7 +281,7 @@ def _freeze_latent(
 
 
 def _add_norm_weight(norm: Norm, weight: Floats | None, add_step: Callable[[Step], None]) -> None:
-    """Put the step that multiplies with a norm's weight, [dim]; none where it has no weight."""
+    """Add the step that multiplies by a norm's weight, [dim]; nothing where it has no weight."""
     if norm.affine and weight is not None:
         add_step(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
 

@@ -32,8 +32,8 @@ STRAIGHT = 20.0
 
 
 class Carry:
-    """What a mixer keeps of the tokens before those that it is given: the last inputs of its convolutions and its
-    state, in the order in which it asks for them.
+    """The state that a mixer (such as Mamba) carries from earlier tokens to the next run: convolution inputs and
+    recurrent state, in the order in which it uses them.
 
     before: what it kept of an earlier run; nothing before the first token.
     """
@@ -43,13 +43,13 @@ class Carry:
         self.after: list[Array] = []
 
     def next(self) -> Array | None:
-        """What was kept in this place; None before the first token."""
+        """The next array kept by the earlier run, in order; None where there was no earlier run."""
         return next(self._before, None)
 
 
 def mix(part: LayerPart, mixer: Mixer, x: Array, carry: Carry) -> Array:
-    """What a mixer makes of the vectors of a text, [..., token, width], the same shape; a token's depends on it and
-    those before it, of which `carry` knows. Raises KeyError for a weight that is not there."""
+    """What a mixer gives for a text's vectors, [..., token, width], same shape; each token depends on itself and
+    earlier ones, those before the text through `carry`, which is updated. Raises KeyError for a missing weight."""
     backend = part.backend
     match mixer:
         case ShortConvolution():
@@ -114,8 +114,8 @@ def recur(
 
 
 class _Recurrence(NamedTuple):
-    """What `recur` takes, [..., token, head, …], beside what does not pass through it: `gate`, [..., token, width], and
-    `straight`, by which a token's own values are multiplied and added, [head, 1]; None for nothing."""
+    """The arguments of `recur`, [..., token, head, …], and what bypasses it: `gate`, [..., token, width], and
+    `straight`, the factor of a token's own values added to its output, [head, 1], or None."""
 
     rate: Array
     step: Array
@@ -135,7 +135,8 @@ class _Recurrence(NamedTuple):
 
 
 def has_implicit_weights(mixer: Mixer | None) -> bool:
-    """Whether a mixer's heads each have one number for each pair of tokens."""
+    """Whether the mixer is a recurrence that amounts to one weight for each head and pair of tokens, as attention has;
+    False for None."""
     return isinstance(mixer, Recurrence)
 
 
@@ -163,7 +164,7 @@ def implicit_weights(backend: Backend, mixer: Recurrence, weights: Weights, x: A
 
 
 def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _Recurrence:
-    """What a mixer's recurrence is made of for the vectors x, [..., token, width]."""
+    """The inputs of a mixer's recurrence for the vectors x, [..., token, width]."""
     match mixer:
         case StateSpace():
             return _state_space(part, mixer, x, carry)
@@ -178,7 +179,7 @@ def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _
 
 
 def _gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Array) -> Array:
-    """What leaves a recurrence, [..., token, head, v_dim], normed and gated: [..., token, width]."""
+    """The output of a recurrence, [..., token, head, v_dim], normed and multiplied by its gate: [..., token, width]."""
     backend = part.backend
     match mixer:
         case StateSpace(gate_first=True):
@@ -286,7 +287,7 @@ def _wide_linear(part: LayerPart, name: str, x: Array) -> Array:
 
 
 def _widen(backend: Backend, array: Array) -> Array:
-    """In float32 where the run is of low precision: sums along a text are too long for it."""
+    """The array in float32 where the run is in lower precision, since sums along a text lose too much; else itself."""
     return backend.cast(array, "float32") if backend.dtype_of(array) in LOW_PRECISION else array
 
 
@@ -323,7 +324,8 @@ def _by_head(x: Array, heads: int) -> Array:
 
 
 def _norm_groups(part: LayerPart, spec: StateSpace, x: Array) -> Array:
-    """Each group's entries of x, [..., token, width], normed by themselves, with weights for all; x without a norm."""
+    """x, [..., token, width], with each group of entries normed by itself, then times the norm's weight; x itself where
+    the mixer has no norm."""
     if spec.norm is None:
         return x
     normed = normalise(part.backend, spec.norm, _by_head(x, spec.groups), None, None)

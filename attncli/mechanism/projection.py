@@ -187,7 +187,8 @@ def coarse_alibi(
 def first_block_again(
     backend: Backend, position: FirstBlockAgain, keys: int, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
-    """What keys of the first block gain, [rows, columns], for all heads alike. keys: how many there are.
+    """The bias ln(1 + times), [rows, columns], on keys of the first block for queries of middle blocks, the same for
+    all heads. keys: number of keys.
 
     i: [rows, 1]. j: [1, columns].
     """
@@ -220,7 +221,8 @@ def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.nd
 
 
 class Projection(Struct, frozen=True, eq=False):
-    """Queries, keys and values with the rule that turns them into weights. scores: those with positions, by stage."""
+    """Queries, keys and values, and the Rule by which they become weights. scores: bias functions of the position
+    encoding by stage name."""
 
     q: Array
     k: Array
@@ -334,7 +336,7 @@ def _separate_queries(
 
 
 def _sum_scores(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
-    """The scores of all these functions of positions together, [..., head, rows, columns]."""
+    """The sum of these position biases, each called with i and j, [..., head, rows, columns]."""
     first, *others = (score(i, j, heads=heads) for score in scores.values())
     return sum(others, start=first)
 
@@ -403,7 +405,7 @@ def from_latent(attention: LayerAttention, latent: Latent, x: Array, source: Arr
     backend, spec = attention.backend, attention.spec
 
     def normalise_narrow(name: str, wide: Array) -> Array:
-        """The norm of the narrow vectors, with the weight of the role of this name."""
+        """Latent vectors (MLA) normed, with the weight of the role `name`_norm."""
         return normalise(backend, latent.norm, wide, attention.find(f"{name}_norm.weight"), None)
 
     q = attention.linear("q", x if latent.query is None else normalise_narrow("q_down", attention.linear("q_down", x)))
@@ -425,8 +427,8 @@ CONTENT_POSITION, POSITION_CONTENT = "content_position", "position_content"
 
 
 class PlaceVectors(Struct, frozen=True, eq=False):
-    """The vectors of relative positions as keys and as queries, [..., bucket, width of all heads]; None where there are
-    none. more: what is added to queries that meet positions, [..., 1, width of all heads]; None for nothing."""
+    """Vectors of relative positions, used as keys and as queries, [..., bucket, width of all heads]; None where the
+    model has none. more: added to queries when they meet these, [..., 1, width of all heads], or None."""
 
     keys: Array | None
     queries: Array | None
@@ -474,7 +476,8 @@ def distance_sines(position: RelativeSines, count: int, width: int) -> Floats:
 def place_scores(
     attention: LayerAttention, q: Array, k: Array, places: PlaceVectors, offset: int
 ) -> dict[str, PositionBias]:
-    """The scores with positions by stage: functions of (i [rows, 1], j [1, columns]) giving [..., head, rows, columns].
+    """Functions, by stage name, that give the scores of content with relative positions: of (i [rows, 1], j [1,
+    columns]), [..., head, rows, columns].
 
     q, k: [..., head, token, dim]. offset: the position of query 0.
     """
@@ -491,8 +494,8 @@ def place_scores(
 
 
 class RelativeVectors(Struct, frozen=True, eq=False):
-    """Of one query of one head, what stands for its distance to each key: as keys that it meets, as queries that meet
-    the keys, both [key, dim], and what is added to the query that meets the first, [dim]; None where there are none."""
+    """The relative-position vectors between one query of one head and each key: used as keys, used as queries, both
+    [key, dim], and what is added to the query when it meets the first, [dim]; each None where the model has none."""
 
     keys: np.ndarray[Any, Any] | None
     queries: np.ndarray[Any, Any] | None
@@ -502,8 +505,8 @@ class RelativeVectors(Struct, frozen=True, eq=False):
 def relative_vectors(
     attention: LayerAttention, x: Array, query: int, keys: Integers, head: int
 ) -> RelativeVectors | None:
-    """The vectors of relative positions that a query and the keys with these numbers meet; None for a model without
-    such. x: what enters the attention, [token, width]."""
+    """The relative-position vectors between a query and the keys with these indices, in one head; None for a model
+    without any. x: what enters the attention, [token, width]."""
     position = attention.spec.position
     if not isinstance(position, Disentangled | RelativeSines):
         return None
@@ -512,7 +515,7 @@ def relative_vectors(
     own = slice(head * attention.spec.head_dim, (head + 1) * attention.spec.head_dim)
 
     def of_head(array: Array | None, which: Integers) -> np.ndarray[Any, Any] | None:
-        """The rows of an array that this head meets, its own columns of them, in float64."""
+        """The rows `which` of an array, only this head's columns, float64; None for None."""
         return None if array is None else np.asarray(attention.backend.numpy(array), np.float64)[which][:, own]
 
     more = of_head(places.more, np.zeros(1, np.int64))
@@ -565,8 +568,8 @@ def _score_place_queries(
 
 
 def _pick_buckets(backend: Backend, scores: Array, buckets: Integers) -> Array:
-    """Of each row's scores with all buckets those of its own: [..., row, bucket] and [row, column] to [..., row,
-    column]."""
+    """Scores by bucket, [..., row, bucket], looked up at each pair's bucket, [row, column]: scores by column, [...,
+    row, column]."""
     rows, wide = buckets.shape[0], scores.shape[-1]
     flat = scores.reshape((*scores.shape[:-2], rows * wide))
     places = (np.arange(rows)[:, None] * wide + buckets).reshape(-1)

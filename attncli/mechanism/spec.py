@@ -267,9 +267,8 @@ class Mlp(Struct, frozen=True):
 
 
 class Convolution(Struct, frozen=True):
-    """What a layer's result is given besides, and normed with: the activation of a convolution over `kernel` tokens, an
-    odd number, of the vectors that entered the layer; there are zeros beyond the text (DeBERTa 2). groups: parts into
-    which each vector is cut, and which do not mix."""
+    """A convolution beside a layer (DeBERTa 2): act(conv(what entered the layer)) is added to the layer's result, then
+    normed. kernel: tokens, odd; zeros beyond the text. groups: parts of each vector that do not mix."""
 
     kernel: int
     activation: Activation
@@ -278,7 +277,7 @@ class Convolution(Struct, frozen=True):
 
 
 class Routing(Struct, frozen=True):
-    """How the numbers a router gives the experts become their shares of a token.
+    """How a router's scores of the experts become the weights with which a token's chosen experts are summed.
 
     score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the end. groups: experts
     are chosen among those of the best `groups_chosen` of so many groups in a row; a group is as good as its best
@@ -417,7 +416,7 @@ Recurrence: TypeAlias = StateSpace | DeltaRule | LinearAttention | KimiDelta
 
 
 def state_size(mixer: Mixer) -> int:
-    """Numbers of state that each token goes through."""
+    """How many numbers of recurrent state a mixer updates for each token."""
     match mixer:
         case ShortConvolution():
             return 0
@@ -466,18 +465,18 @@ class Block(Struct, frozen=True):
     normed: bool = False
 
     def mixing(self, mixer: Mixer) -> Block:
-        """The layer with this in place of its attention."""
+        """The layer with this mixer (such as Mamba) in place of its attention."""
         return replace(self, attention=without_heads(self.attention), mixer=mixer, instead=mixer.name)
 
     def only(self, part: Mlp | Experts) -> Block:
-        """The layer with this feed-forward part alone, and the norm before it."""
+        """The layer reduced to this feed-forward part and the norm before it, without attention."""
         norms: Mapping[Place, Norm] = {"mlp.in": self.norms["mlp.in"]}
         name = "feed-forward part alone" if isinstance(part, Mlp) else "experts alone"
         return replace(self, attention=without_heads(self.attention), mlp=part, norms=norms, instead=name)
 
 
 def without_heads(attention: Attention) -> Attention:
-    """What stands for attention in a layer that does not attend."""
+    """The attention with no heads, for a layer that does not attend."""
     return replace(attention, heads=0, kv_heads=0, qk_norm=None, position=None, sinks=False, gated=False)
 
 
@@ -540,13 +539,13 @@ class HeadSelection(Struct, frozen=True):
     pairs: Collection[tuple[int, int]] = ()
 
     def has(self, layer: int, head: int) -> bool:
-        """Whether it is one of them."""
+        """Whether the selection holds this head of this layer."""
         if self.pairs:
             return (layer, head) in self.pairs
         return is_selected(self.layers, layer) and is_selected(self.heads, head)
 
     def layers_and_heads(self) -> tuple[Selection, Selection]:
-        """The layers, and the heads of each of them.
+        """The selected layers, and the heads that are selected in each of them, the same in every layer.
 
         Raises:
             UsageError: The heads that are named are not the same ones in each of their layers.
@@ -625,7 +624,7 @@ class Spec(Struct, frozen=True, kw_only=True):
         return sorted(set(layers))
 
     def idle_layers(self) -> dict[str, list[int]]:
-        """The numbers of the layers that attend to nothing, by what they do instead."""
+        """The numbers of the layers without attention, grouped by what they do instead, in words."""
         layers_by_kind: dict[str, list[int]] = {}
         for layer, block in enumerate(self.blocks):
             if block.instead:

@@ -68,7 +68,7 @@ SQUARE = ("raw", "scaled", "capped", "biased", "masked", "weights")
 
 
 def head_outputs(stages: Mapping[str, Array]) -> Array:
-    """What an attention hands to its output projection, by head: what it mixed, or what its gate lets through of it."""
+    """Each head's output as it enters the output projection: mixed values, times the head gate if the model has one."""
     return stages.get("gated", stages["mixed"])
 
 
@@ -77,7 +77,7 @@ SAVED = ("q", "k", "v", *SQUARE, "mixed", "gate", "gated", "out")
 
 
 class Views(Protocol):
-    """What draws results: `attncli.notebook`."""
+    """What draws results (figures, pages, notebooks): the interface of `attncli.notebook`."""
 
     def bundle(self, value: Any, /) -> dict[str, str]:
         """What a notebook shows of a result, by type: its text, and its page or its screen."""
@@ -98,8 +98,8 @@ engine imports nothing that draws."""
 
 
 def views() -> Views:
-    """What draws results. Raises UnsupportedError where nothing does, in a program that never used a name of
-    `attncli`."""
+    """The registered drawer of results. Raises UnsupportedError where none is registered, as in a program that never
+    used a name of `attncli`."""
     if not VIEWS:
         raise UnsupportedError("nothing here draws results", expected="a result of the functions of attncli")
     return VIEWS[-1]()
@@ -147,7 +147,7 @@ class AttentionTrace(NotebookResult, Struct, Generic[Library], frozen=True, eq=F
 
 
 class Later:
-    """An array that is made when it is first asked for, and then held in place of what it is made of."""
+    """A lazy array: computed when first called, then kept, and its inputs freed."""
 
     __slots__ = ("_array", "_make")
     _array: Array
@@ -200,7 +200,7 @@ class Shape(Struct, frozen=True):
 
 
 def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> list[Shape]:
-    """The shape trace of a layer, in the order of computation.
+    """The shape of each stage of a layer with its axes' names, in the order of computation.
 
     leading: names of axes before the declared ones, such as ("batch",). Raises ValueError
     when one axis name would have two sizes.

@@ -71,7 +71,8 @@ def varies(rows: Floats) -> bool:
 
 
 def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
-    """How positions are added to the embedding, by the vectors that enter the first layer [token, width]."""
+    """ "learned" or "sinusoidal", for how positions are added to the embedding; None where equal tokens enter the first
+    layer with equal vectors. entering: these, [token, width]."""
     if not varies(entering):
         return None
     modules = [(name.rsplit(".", 1)[-1].lower(), module) for name, module in hf_model.named_modules()]
@@ -99,14 +100,14 @@ def position_encoding(
 
 
 def _grows_evenly(bias: Floats) -> bool:
-    """Whether what is added grows evenly with the distance wherever it is finite, as ALiBi's does."""
+    """Whether a bias on scores, [head, query, key], is linear in the distance wherever it is finite, as ALiBi's is."""
     last = bias[..., -1, :]
     steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
     return steps.shape[-1] > 1 and bool(np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30))
 
 
 def _rope_base(config: Any, layer: int) -> float:
-    """The base of the angles as the library settled it; 10000 where it says nothing."""
+    """The rotary base θ that transformers uses in a layer; 10000 where its config has none."""
     rope_parameters = getattr(config, "rope_parameters", None) or {}
     kinds = getattr(config, "layer_types", None) or ()
     if layer < len(kinds) and isinstance(rope_parameters.get(kinds[layer]), dict):
@@ -129,9 +130,9 @@ in float32 also in a model of float64."""
 
 
 class ProbeResult(Struct, frozen=True):
-    """One side of a model as a short run showed it: what it does, its modules, and the vectors that it gave, [token,
-    width]. streams: how many vectors a token has between layers. before_sinks: whether the library shows weights before
-    sinks take their share."""
+    """What a short test run of one side of a transformers model showed: its layers and how they attend, its modules,
+    and the vectors that it gave, [token, width]. streams: how many vectors a token has between layers. before_sinks:
+    whether transformers shows weights before sinks take their share."""
 
     spec: Spec
     side: HostedSide
@@ -149,14 +150,15 @@ def has_token_table(hf_model: Any) -> bool:
 
 
 def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> ProbeResult:
-    """Run a few tokens, all the same, and describe what ran. memory: what a decoder looks back at, [token, width].
+    """Run a few equal tokens through a transformers model and describe its layers. memory: encoder output for a
+    decoder's cross-attention, [token, width].
 
     Raises UnsupportedError where attention does not go through transformers' interface, once a layer.
     """
     calls: list[Call] = []
 
     def note(call: Call) -> Array:
-        """The outcome of a call of attention, which is noted."""
+        """Record a call of attention, and return attn's mixed values for it."""
         calls.append(call)
         return _attention_of(backend, call).mixed
 
@@ -199,7 +201,8 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
 
 
 def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
-    """Whether the library shows weights before sinks take their share, as a text shows whose attentions are compared.
+    """Check attn's attention against transformers' on a test text, every layer; returns whether transformers shows
+    weights before sinks take their share.
 
     Each attention is given the library's own queries, keys, values and mask. The text is longer than the model's
     windows, if they are short. Raises UnsupportedError for another mask, other values or other weights.
@@ -209,12 +212,12 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
     before_sinks = False
 
     def note(call: Call) -> Array:
-        """The outcome of a call of attention, whose mask is noted."""
+        """Record the mask of a call of attention, and return attn's mixed values for it."""
         visible.append(call.visibility)
         return _attention_of(backend, call).mixed
 
     def compare(call: Call, mixed: Array, weights: Array | None) -> None:
-        """Compare a call's mask, outcome and weights with attn's. Raises UnsupportedError where they differ."""
+        """Raise UnsupportedError where transformers' mask, mixed values or weights of a call differ from attn's."""
         nonlocal before_sinks
         number = next(calls)
         if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
@@ -249,13 +252,14 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
 
 
 def _attention_of(backend: Backend, call: Call) -> RowBlock:
-    """What our attention makes of a call, all query rows at once, with the weights kept."""
+    """attn's attention on the queries, keys, values and mask of a call, all query rows at once, with the weights
+    kept."""
     rule = Rule(scale=call.scale, softcap=call.softcap, visibility=call.visibility, bias=call.bias, sinks=call.sinks)
     return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
 
 
 def _token_ids(hf_model: Any) -> list[int]:
-    """The last ids of a model's vocabulary, falling, without the one that fills up texts; at most 99."""
+    """The last ids of a model's vocabulary, falling, without the padding id; at most 99."""
     vocabulary = int(hf_model.get_input_embeddings().weight.shape[0])
     padding = getattr(hf_model.config.get_text_config(), "pad_token_id", None)
     return [code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding] or [0]
@@ -273,7 +277,7 @@ def _different_tokens(hf_model: Any) -> list[Token]:
 
 
 def _same_mask(first: Array | None, second: Array | None) -> bool:
-    """Whether two masks hide the same pairs; None, no mask, is like None alone."""
+    """Whether two visibility masks hide the same pairs; None (no mask) equals only None."""
     if first is None or second is None:
         return first is second
     return first.shape == second.shape and bool((first == second).all())
@@ -286,7 +290,8 @@ def _relative_difference(backend: Backend, array: Array, library_array: Array) -
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
-    """A layer as its calls show it; one that makes none is given those of another, and what it does instead."""
+    """A layer's Block by its recorded attention calls. instead: what a layer without attention does; its calls are then
+    those of another layer, for the sizes."""
     attentions = [_attention(call, config, layer, backend) for call in calls]
     if instead:
         return Block(without_heads(attentions[0]), instead=instead)
@@ -294,8 +299,8 @@ def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, 
 
 
 def _mixer(hf_model: Any, passage: Passage) -> str:
-    """What a layer that attends to nothing does, in words: the name of its part that mixes tokens, else of its first
-    that is no norm, without the model's own, such as "gated delta net"."""
+    """What a layer without attention does, as words for people: the class name of its mixing part, such as "gated delta
+    net"."""
     model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
     parts = [name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)]
     mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
@@ -322,8 +327,8 @@ def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attenti
 
 
 def _visibility_mask(call: Call, backend: Backend) -> Mask:
-    """Causal if no probed query sees what follows it; else nothing is claimed, and the model's own mask decides
-    alone."""
+    """The mask of an attention by its call in the test run: Causal if no query sees later keys, else Everywhere, as the
+    model's own mask is applied in any case."""
     if call.visibility is None:
         return Everywhere()
     visibility = backend.numpy(call.visibility)[0]
@@ -340,7 +345,7 @@ SINKS_WARNING = message(
 
 
 class TransformersStore:
-    """`Store` of a model whose weights transformers holds: they are not to be had by role."""
+    """`Store` of a model that transformers runs and holds whole; it raises UnsupportedError for weights by role."""
 
     row_by_row: ClassVar[bool] = False
 
@@ -349,7 +354,7 @@ class TransformersStore:
         self._read = 0
 
     def expect(self, layers: range) -> None:
-        """Nothing to prepare: the weights were read whole when the model was loaded, and count for the first text."""
+        """Does nothing but count all weights as read: they were loaded whole."""
         self._read = self.size
 
     def bytes_read(self) -> int:
@@ -378,11 +383,11 @@ class ForeignModel(Model, frozen=True, eq=False):
 
     @property
     def own_layers(self) -> bool:
-        """No: transformers' model runs whole."""
+        """False: transformers runs the model whole, not layer by layer."""
         return False
 
     def compute_backend(self, count: int) -> Backend:
-        """The type that transformers' model was loaded in, whatever the text."""
+        """The backend that transformers' model was loaded for, whatever the text's length."""
         return self.backend
 
     def _run_text(
@@ -397,7 +402,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         unwatched = replace(context, keep=frozenset(), on_block=None)
 
         def answer(call: Call) -> Array:
-            """What a call's attention mixes, as attn computes it; keeps the trace of a layer asked for."""
+            """attn's mixed values for a call of attention; keeps the trace if its layer was asked for."""
             is_yielded = call.layer in layer_numbers
             trace = self._trace_call(call, context if is_yielded else unwatched)
             if is_yielded:
@@ -422,14 +427,16 @@ class ForeignModel(Model, frozen=True, eq=False):
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 
     def _forward(self, tokens: Sequence[Token], answer: Callable[[Call], Array]) -> tuple[Passages, Array]:
-        """Run the model with `answer` in place of attention; see `forward`."""
+        """Run the transformers model with `answer` called in place of attention; returns the layers it passed through
+        and the last vectors, as `forward`."""
         family, device = self.spec.family, self.backend.device
         side = HostedSide(self.hf_model, family, device, self.layers, self.attending, self.memory)
         return forward(side, tokens, answer)
 
     @staticmethod
     def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
-        """A trace with what is known once the layer is through."""
+        """A trace completed with what is known only after its layer has run: its output projection and the vectors that
+        enter and leave. nth: the layer's attention, from 0."""
         output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
         if output is not None:

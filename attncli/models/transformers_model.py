@@ -50,7 +50,8 @@ BESIDES = (1000, 2**20)
 
 
 def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) -> tuple[Any, list[str]]:
-    """A model on the processor, and the names of its parameters that the checkpoint lacks, filled with anything.
+    """A transformers model on the CPU with the checkpoint's weights, and the names of parameters that the checkpoint
+    lacks, which hold arbitrary numbers.
 
     attention: the name under which transformers knows what computes it. Raises UnsupportedError for a family that
     transformers does not know or cannot build from this config, InputError for a config of more than the checkpoint
@@ -93,7 +94,8 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
 
 @contextmanager
 def library_errors(family: str, where: str) -> Iterator[None]:
-    """Within, whatever transformers raises becomes an UnsupportedError."""
+    """Context manager: any exception of transformers' becomes an UnsupportedError; attn's own errors and MemoryError
+    pass."""
     try:
         yield
     except (AttnError, MemoryError):
@@ -106,7 +108,8 @@ def library_errors(family: str, where: str) -> Iterator[None]:
 
 
 def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The config without the keys that lead elsewhere. Raises InputError for more layers than any model has."""
+    """The config without keys that name other code, files or ways to compute. Raises InputError for an absurd number of
+    layers."""
     harmless: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, int) and value > MOST_LAYERS and DEPTH.fullmatch(key):
@@ -130,7 +133,8 @@ def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
 
 @contextmanager
 def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
-    """Within, no model comes to be that the checkpoint cannot fill or the memory cannot hold."""
+    """Context manager: raise where a model that is built has more parameters than the checkpoint can fill or more bytes
+    than memory is free."""
     shapes = [info.shape for info in checkpoint.names().values()]
     stored_numbers = sum(map(prod, shapes))
     most, most_numbers = AS_OFTEN * len(shapes) + BESIDES[0], AS_OFTEN * stored_numbers + BESIDES[1]
@@ -181,7 +185,8 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
 
 
 class Passage:
-    """One layer of a model that transformers runs, filled in while it does.
+    """The record of one layer while transformers runs it: vectors in and out, and what its attention was given and
+    gave.
 
     entering, leaving: [token, width]. streams: how many vectors a token has between layers; of several, both are the
     mean. rotating: whether it was handed the angles of a rotary embedding. out: what the output projection made of
@@ -198,8 +203,8 @@ class Passage:
 
 
 class Passages:
-    """The passages of one run, in order, and the modules that attended. attention_input: the vectors with which the
-    module that attends began, [token, width]."""
+    """The records of all layers of one run by transformers, in order, and the modules that attended. attention_input:
+    vectors that entered the attention module that ran last, [token, width]."""
 
     def __init__(self) -> None:
         self.passages: list[Passage] = []
@@ -208,24 +213,25 @@ class Passages:
         self._depth = 0
 
     def enter(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
-        """A layer begins, or a member of a list within one."""
+        """Record that a layer begins, or a module of a list nested in it, which gets no record of its own."""
         if self._depth == 0:
             self.passages.append(Passage(module, entering, streams=streams, rotating=rotating))
         self._depth += 1
 
     def leave(self, leaving: Array | None) -> None:
-        """The layer, or the member within one, that began last ends. leaving: what it returned."""
+        """Record that the layer, or the nested module, that began last has ended. leaving: what it returned."""
         self._depth -= 1
         if self._depth == 0:
             self.passages[-1].leaving = leaving
 
     @property
     def current(self) -> Passage | None:
-        """The layer that runs; None outside all layers."""
+        """The record of the layer that is running; None outside all layers."""
         return self.passages[-1] if self._depth else None
 
     def note_attention(self, numbers: int, module: Any) -> None:
-        """The current layer's attention has made mixed values, so many numbers: the next projection takes them."""
+        """Record that the current layer's attention gave mixed values, `numbers` in all; the next linear map of that
+        input size is its output projection."""
         self.attending[module] = None
         if self.current is not None:
             self.current.out.append(None)
@@ -233,15 +239,16 @@ class Passages:
             self.current.awaited_count = numbers
 
     def note_projection(self, input_count: int, output: Array) -> None:
-        """A linear map ran; whether it is the one awaited is told by how many numbers it took."""
+        """Keep the output of a linear map as the attention's output projection if it took as many numbers as the mixed
+        values have."""
         passage = self.current
         if passage is not None and passage.awaited_count == input_count:
             passage.out[-1], passage.awaited_count = output.reshape((-1, output.shape[-1])), None
 
 
 def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[Any, ...]:
-    """Every module that stands in a list of modules, and so may be a layer. beside: only of lists that hold one of
-    these."""
+    """Every module that is an item of a ModuleList, and so may be a layer. beside: only of lists that hold one of these
+    modules."""
     torch: Any = import_module("torch")
     lists = [module for module in hf_model.modules() if isinstance(module, torch.nn.ModuleList)]
     if beside is not None:
@@ -251,7 +258,8 @@ def list_members(hf_model: Any, beside: Sequence[Any] | None = None) -> tuple[An
 
 @contextmanager
 def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passages]:
-    """Within, what these layers take and give is noted, and what the modules that attend take."""
+    """Context manager: hooks that record what these layers take and give, and what enters the modules in
+    `attending`."""
     torch: Any = import_module("torch")
     passages = Passages()
 
@@ -288,7 +296,8 @@ def note_passages(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[P
 
 
 def _token_vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tuple[Array | None, int]:
-    """The vectors of the tokens, [token, width], by the first floats among these, and how many there are for each.
+    """The first float tensor among these values as token vectors, [token, width], and how many vectors a token has (of
+    several, the mean); None where there is none.
 
     Stored with a batch of one before; several for each token, [batch, token, stream, width] or [stream, batch, token,
     width], as their mean. then: looked through where the first hold none, for one vector per token.
@@ -392,7 +401,7 @@ def register_engine() -> None:
 
 
 class HostedSide(Struct, frozen=True, eq=False):
-    """One side of a model that transformers runs: an encoder, a decoder, or a model that is either alone.
+    """One side of a model that transformers runs, encoder, decoder or whole model, with what a run of it needs.
 
     layers: the modules that are its layers. attending: those that attend. memory: what a decoder looks back at, [token,
     width]; None for an encoder or a decoder alone.
@@ -407,7 +416,8 @@ class HostedSide(Struct, frozen=True, eq=False):
 
 
 def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[Passages, Array]:
-    """Run one side of a model with `answer` in place of attention; what passed, and what it gives, [token, width].
+    """Run one side of a model with `answer` called in place of attention; returns the layers' records and the last
+    vectors, [token, width].
 
     Raises InputError for a token outside the embedding, UnsupportedError for whatever the library raises.
     """
@@ -415,7 +425,8 @@ def forward(side: HostedSide, tokens: Sequence[Token], answer: Answer) -> tuple[
 
 
 def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> None:
-    """Run one side of a model eagerly with the library's own attention, `watch` looking on. Raises as `forward`."""
+    """Run one side of a model with transformers' own eager attention; `watch` is called with the call, result and
+    weights of each. Raises as `forward`."""
     side.hf_model.set_attn_implementation("eager")
     try:
         _run_side(side, tokens, partial(_beside_attention, watch))
@@ -426,8 +437,8 @@ def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> No
 def _run_side(
     side: HostedSide, tokens: Sequence[Token], attending: Callable[[Passages], AbstractContextManager[None]]
 ) -> tuple[Passages, Array]:
-    """What passed in a run, and what it gives, [token, width]. attending: within which attention is answered or
-    watched."""
+    """Run one side of a model within `attending`, which replaces or observes its attention; returns the layers' records
+    and the last vectors, [token, width]."""
     torch: Any = import_module("torch")
     hf_model, ids = side.hf_model, [token.id for token in tokens]
     if any(code is None or not 0 <= code < hf_model.get_input_embeddings().weight.shape[0] for code in ids):
@@ -467,7 +478,7 @@ _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
 
 @contextmanager
 def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]:
-    """Within, what transformers asks its attention for is answered by `answer`."""
+    """Context manager: transformers' calls of attention are answered by `answer`."""
     token = _answering.set((answer, passages))
     try:
         yield
@@ -477,20 +488,21 @@ def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]
 
 @contextmanager
 def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
-    """Within, the library's eager attention is watched. It is a function of each model's own file, so that it is met
-    where models ask for it."""
+    """Context manager: each call of transformers' eager attention is reported to `watch`, by a patch of the method with
+    which models look attention up."""
     torch: Any = import_module("torch")
     interface: Any = type(import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS)
     usual, running = interface.get_interface, get_ident()
 
     def get_interface(functions: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
-        """The attention function that transformers would give, watched in the thread that runs the model."""
+        """The attention function that transformers would use; in this thread, one that also reports to `watch`."""
         eager = usual(functions, name, default)
         if get_ident() != running:  # another thread's model
             return eager
 
         def observe(module: Any, *args: Any, **extras: Any) -> Any:
-            """The library's own attention, whose outcome and weights `watch` is handed."""
+            """Call transformers' attention, report its call, mixed values and weights to `watch`, and return its
+            result."""
             out = eager(module, *args, **extras)
             call = _call_of(passages, *args, **extras)
             mixed: Tensor = out[0][0].permute(1, 0, 2)
@@ -517,7 +529,8 @@ def _outside(
     scaling: float | None = None,
     **extras: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
+    """The attention function registered with transformers, which hands its call to `answer`: tensors [batch, head,
+    token, dim] of one text."""
     answer, passages = _answering.get()
     mixed: Tensor = answer(_call_of(passages, query, key, value, attention_mask, scaling, **extras))
     passages.note_attention(mixed.numel(), module)
@@ -534,7 +547,8 @@ def _call_of(
     *_: Any,
     **extras: Any,
 ) -> Call:
-    """What a model hands to its attention. Raises UnsupportedError for a tensor that attn has no use for."""
+    """The arguments of an attention call of transformers as a Call. Raises UnsupportedError for a tensor argument that
+    attn does not know."""
     torch: Any = import_module("torch")
     visibility, bias = None, None
     others = [name for name, value in extras.items() if torch.is_tensor(value) and name not in HARMLESS]

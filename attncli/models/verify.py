@@ -108,7 +108,8 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
 def sides(
     model: Any, ids: Sequence[int], target: Sequence[int] | None = None, everywhere: Sequence[int] | None = None
 ) -> tuple[ReferenceSide, ...]:
-    """What transformers' model makes of these tokens, side by side. everywhere: as for `reference`."""
+    """transformers' result for these tokens: one side, or encoder and decoder where there is a `target`. everywhere:
+    positions of global tokens, None for the model's usual ones."""
     torch = import_module("torch")
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
@@ -145,7 +146,8 @@ def _decoder_side(out: Any) -> ReferenceSide:
 
 
 def _reference_weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
-    """Each layer's weights by query and key, [head, query, key]. side: "encoder_", or "" for a model of one side."""
+    """Each layer's attention weights, [head, query, key], from a transformers output. side: "encoder_", or "" for a
+    model of one side. everywhere: positions of global tokens."""
     near = _first_entries(out[f"{side}attentions"])
     kinds = getattr(model.config, "layer_types", None) or ()
     if len(near) == len(kinds) and "linear_attention" in kinds:  # MiniMax gives the states of those layers, too
@@ -192,7 +194,7 @@ def _read_tensors(folder: Path) -> dict[str, Any]:
 
 
 def _first_entries(tensors: Sequence[Any]) -> tuple[Floats, ...]:
-    """The first entry of each batch as float64 in NumPy."""
+    """The first batch entry of each tensor as a float64 NumPy array."""
     return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
 
 
@@ -215,7 +217,8 @@ def _count_alibi_once(torch: Any, model: Any) -> None:
 
 @contextmanager
 def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
-    """Within, what transformers casts to float32 stays float64, and its angles are computed as the module says."""
+    """Context manager: transformers computes in float64 even what it casts to float32, and its rotary angles as
+    well."""
     single, double = torch.float32, torch.float64
     functions = {torch.sqrt, torch.log, torch.log1p, torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
 
@@ -242,10 +245,10 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
             return function(*args, **kwargs)
 
     def in_float64(compute: Callable[..., Any]) -> Callable[..., Any]:
-        """The function computed in float64; the first of several outcomes is rounded to float32."""
+        """A wrapper that computes the function in float64; of a tuple of results the first is rounded to float32."""
 
         def compute_rounded(*args: Any, **kwargs: Any) -> Any:
-            """The outcome computed in float64; the first of several is rounded to float32."""
+            """The result computed in float64; of a tuple of results the first is rounded to float32."""
             usual = torch.get_default_dtype()
             torch.set_default_dtype(double)
             try:
@@ -323,18 +326,19 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
 
 
 def gives_weights_by_distance(model: Any) -> bool:
-    """Whether a model of transformers gives its weights by distance, as for windows, and takes global tokens."""
+    """Whether a transformers model is a Longformer or the like, which takes global tokens and gives attention weights
+    by distance, not by key."""
     return "global_attention_mask" in signature(model.forward).parameters
 
 
 def usual_globals(model: Any) -> Sequence[int]:
-    """The global tokens of a model by the class that saved it: a classifier's first."""
+    """The positions of global tokens that the model's class implies: (0,) for a classifier, else ()."""
     architectures = getattr(model.config, "architectures", None) or ()
     return (0,) if any(name.endswith("ForSequenceClassification") for name in architectures) else ()
 
 
 def weights_by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
-    """The weights [head, query, key] of a layer of windows with global tokens.
+    """The weights [head, query, key] of a Longformer layer, from those that transformers gives by distance.
 
     near: [head, query, global + window]: of the global tokens first, then by j − i, whose middle is the query itself;
     rows of global tokens are 0. tokens: their positions, ascending. apart: [head, key, global], their own rows; None
@@ -354,19 +358,20 @@ def weights_by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) ->
 
 
 def runs_by_blocks(model: Any) -> bool:
-    """Whether a model of transformers has just run by blocks of a text that it lengthened to whole ones."""
+    """Whether a transformers BigBird is set to block-sparse attention, which pads a text to whole blocks."""
     return getattr(model, "attention_type", "") == "block_sparse"
 
 
 def run_short_text_whole(model: Any, count: int) -> None:
-    """Have a model of blocks run a text of `count` tokens whole where it would, which it notices too late to give its
-    weights."""
+    """Switch a transformers BigBird to full attention for a text too short for blocks; by itself it switches too late
+    to return that run's weights."""
     if runs_by_blocks(model) and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size:
         model.set_attention_type("original_full")
 
 
 def whole_weights(model: Any, weights: Floats, count: int) -> Floats:
-    """The weights [head, query, key] of a layer that ran by blocks, with all that a key was given.
+    """The weights [head, query, key] of a block-sparse BigBird layer without padding; a first-block key that stood in
+    the softmax several times gets their sum.
 
     weights: of the lengthened text; a key of the first block that stood in the softmax several times has what it was
     given once.
@@ -431,7 +436,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def is_within_limits(self) -> bool:
-        """Whether both limits hold."""
+        """Whether the largest relative difference and the ratio of float32 distances are within their limits."""
         return self.worst <= LIMIT and self.ratio <= RATIO
 
 
@@ -502,7 +507,7 @@ def _target_tokens(model: Model, text: str | Sequence[int], target: str | Sequen
 
 
 def _ids(tokens: Sequence[Token]) -> list[int]:
-    """The tokens' ids. Raises InputError for a token without one."""
+    """The tokens' ids in the vocabulary. Raises InputError for a token without one."""
     ids = [token.id for token in tokens if token.id is not None]
     if len(ids) != len(tokens):
         raise InputError("a token has no id to give to the reference")
@@ -531,7 +536,8 @@ def _traces_with_vectors(model: Model, tokens: list[Token]) -> Iterator[tuple[La
 
 
 def _with_idle_layers(side: ReferenceSide, spec: Spec) -> ReferenceSide:
-    """A side with weights of no heads where a layer does not attend, of which transformers tells nothing."""
+    """A reference side with an empty weight array, [0, query, key], for each layer without attention, which
+    transformers leaves out."""
     attending, count = spec.attending(), len(side.hidden[0])
     if len(attending) == len(spec.blocks):
         return side
@@ -566,7 +572,8 @@ def _layer_distance(side: SideName, trace: LayerTrace, hidden: Floats, reference
 
 
 def _side_differences(single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]) -> Iterator[Floats]:
-    """What transformers' own float32 differs by from its float64: weights, cross weights and vectors, by layer."""
+    """The differences between transformers' float32 and float64 results: weights, cross weights and vectors, by
+    layer."""
     for a, b in zip(single, exact, strict=True):
         for first_arrays, second_arrays in ((a.weights, b.weights), (a.cross, b.cross), (a.hidden[1:], b.hidden[1:])):
             yield from (first - second for first, second in zip(first_arrays, second_arrays, strict=True))

@@ -97,7 +97,7 @@ def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
 def recognise(
     arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, request: LayoutRequest = EMPTY_REQUEST
 ) -> WeightFile:
-    """Read tensors by name as the weights of one attention. where: the file, for messages.
+    """Recognise tensors by name as the weights of one attention, in whatever layout. where: the file, for messages.
 
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
     and what was expected; UsageError where the asker contradicts the file.
@@ -141,7 +141,8 @@ def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
 
 
 def _fitting_layout(tensors: Tensors) -> Layout:
-    """The layout that has a place for every tensor and misses none. Raises InputError against the nearest one."""
+    """The layout that names every tensor and lacks none it needs. Raises InputError, with a hint from the nearest
+    layout, where none fits."""
     present = set(tensors.arrays)
     layouts = [*separate_layouts(), *fused_layouts(), *class_layouts(present)]
     for layout in layouts:
@@ -179,7 +180,8 @@ def _fitting_layout(tensors: Tensors) -> Layout:
 
 
 def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
-    """The command that takes a whole attention out of a file that holds more; "" if none would."""
+    """A hint for a file that holds more than one attention: the attn command that extracts the one under a prefix; ""
+    where no prefix would do."""
     stems = {tensors.file_names[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
     stem = stems.pop() if len(stems) == 1 else ""
     if not stem or any(tensors.file_names[name].startswith(stem) for name in unknown_names):
@@ -188,12 +190,12 @@ def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> 
 
 
 def _distinctive_names(layout: Layout) -> set[str]:
-    """The plain names that show that tensors have this layout."""
+    """The tensor names by which a layout is recognised, without those that any layout may have."""
     return layout.knows.keys() - BESIDE
 
 
 def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
-    """A hint where one of the first names is nearly a known one; empty where none is."""
+    """A hint "did you mean" for the first name that is close to a known one; "" where none is."""
     from difflib import get_close_matches
 
     choices = list(known_names)
@@ -254,8 +256,8 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
 def _check_sizes(
     facts: LayoutSizes, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False
 ) -> None:
-    """Raise UsageError for sizes that a layout has no place for: shared heads; other than so many heads; projections
-    that are not square; none on the output."""
+    """Raise UsageError for sizes that a layout cannot hold. heads: the only number it holds; square: only square
+    projections; output: only with an output projection."""
     if facts.kv_heads != facts.heads:
         raise UsageError(
             "layout {layout} has no shared heads, these are {heads} on {kv_heads}",

@@ -37,7 +37,7 @@ def budget_of(policy: Policy) -> int:
 
 
 def check_policy(policy: Policy, keys: int) -> None:
-    """Raise InputError for a budget above the length of the text."""
+    """Raise InputError for a policy whose budget is above the number of keys."""
     check_budget(policy.spec(), budget_of(policy), keys)
 
 
@@ -80,7 +80,7 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
 
 
 def _numbers(name: str, numbers: Sequence[str], budget: int) -> str:
-    """The numbers of a spec at another budget."""
+    """The numbers of a policy's spec, joined by commas, with its budget replaced by `budget`."""
     if name != "sinks":
         return ",".join([str(budget), *numbers[1:]])
     first = min(int(numbers[0]), budget) if numbers else min(SINKS, budget // 2)
@@ -106,8 +106,8 @@ def last_queries(
 
 @final
 class WhileReading(Mask, frozen=True):
-    """A cache that forgets as `policy` says while the first `count` tokens are read; what is in it then stays, and what
-    follows is added, as where a prompt is compressed and its answer is not (NVIDIA/kvpress)."""
+    """A cache that evicts keys as `policy` says while the first `count` tokens (the prompt) are read; the keys left
+    then stay, and later ones are added, none evicted (as in NVIDIA/kvpress)."""
 
     policy: Policy
     count: int
@@ -132,7 +132,8 @@ class WhileReading(Mask, frozen=True):
         return before(i)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask of what the policy forgets among the first `count` tokens; what is left then stays visible."""
+        """The mask after the policy's evictions among the first `count` tokens, for queries [head, query, dim] and keys
+        [kv, key, dim]; keys left then stay visible."""
         total = k.shape[-2]
         prompt = slice(None, self.count)
         last = last_queries(self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap)

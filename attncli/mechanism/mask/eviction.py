@@ -24,7 +24,7 @@ WINDOW, POOL = 64, 5
 
 
 def check_budget(spec: str, budget: int, keys: int) -> None:
-    """Raise InputError for a budget that the text does not fill: nothing would be forgotten."""
+    """Raise InputError for a budget above the number of keys, with which nothing would be evicted."""
     if budget > keys:
         raise InputError(
             "{spec} keeps {budget:,} keys, and the text has {keys:,}",
@@ -36,7 +36,7 @@ def check_budget(spec: str, budget: int, keys: int) -> None:
 
 
 class Eviction(Mask, frozen=True):
-    """A cache of `budget` keys: what the masks of all policies that decide by vectors or chance have in common."""
+    """Base of the masks of a KV cache of `budget` keys that evicts by weights, vectors or chance."""
 
     budget: int
 
@@ -62,8 +62,8 @@ class Eviction(Mask, frozen=True):
 
 @final
 class HeavyHitters(Eviction, frozen=True):
-    """A cache of `budget` keys that forgets the one with the least weight per query that saw it, never one of the
-    `recent` last ones.
+    """A KV cache of `budget` keys (H2O) that evicts the one with the least mean weight over the queries that saw it,
+    never one of the `recent` last keys.
 
     Source: Zhang et al., H2O: Heavy-Hitter Oracle, 2023 (arXiv 2306.14048); the mean over queries, and the mean over
     heads that share keys, as in NVIDIA/kvpress, observed attention.
@@ -110,7 +110,8 @@ class HeavyHitters(Eviction, frozen=True):
 
 @final
 class LastQuery(Eviction, frozen=True):
-    """A cache of `budget` keys that forgets the one that the query at hand looks at least, the mean over all heads.
+    """A KV cache of `budget` keys that evicts the one with the least weight of the current query, the mean over all
+    heads.
 
     Source: Oren et al., Transformers are Multi-State RNNs (TOVA), 2024 (arXiv 2401.06104); the query's own key stays,
     as in NVIDIA/kvpress.
@@ -139,8 +140,9 @@ class LastQuery(Eviction, frozen=True):
 
 @final
 class LastWindow(Eviction, frozen=True):
-    """The last `window` queries vote which keys before them stay: their mean weights, pooled over `pool` neighbours and
-    averaged over heads that share keys. They see what stays, `budget` keys with their own; queries before them see all.
+    """SnapKV: keys before the last `window` queries stay by those queries' mean weights, pooled over `pool` neighbours
+    and averaged over heads that share keys. The window sees `budget` keys, its own included; earlier queries see all
+    before them.
 
     Source: Li et al., SnapKV, 2024 (arXiv 2404.14469), as in NVIDIA/kvpress: zeros stand beyond the ends in the mean
     over neighbours, and the window itself counts in the budget.
@@ -199,7 +201,7 @@ class LastWindow(Eviction, frozen=True):
 
 @final
 class ByChance(Eviction, frozen=True):
-    """A cache of `budget` keys that forgets one by chance, never the query's own: what every policy should beat."""
+    """A KV cache of `budget` keys that evicts one at random, never the query's own: a baseline for other policies."""
 
     seed: int = 0
 
@@ -234,7 +236,7 @@ class ByChance(Eviction, frozen=True):
 
 @final
 class Forgotten(DerivedMask, frozen=True, eq=False):
-    """A cache's mask once it is known what is forgotten: `last` is the last query that sees a key, [head, key]."""
+    """An eviction mask once evictions are known: `last` is the last query that sees each key, [head, key]."""
 
     last: np.ndarray[Any, Any]
 
@@ -260,12 +262,12 @@ def unbound_error(mask: Mask) -> TypeError:
 
 
 def before(i: Ints) -> Reach:
-    """The keys up to each query's own."""
+    """The reach of a causal mask with gaps: keys 0 to each query's own."""
     return Reach(np.zeros_like(i), i + 1, False)
 
 
 def cached_pairs(budget: int, n: int) -> int:
-    """The pairs of n queries that see at most `budget` keys up to their own."""
+    """How many (query, key) pairs are visible if each of n queries sees at most `budget` keys up to its own."""
     short = min(budget, n)
     return short * (short + 1) // 2 + (n - short) * short
 
@@ -290,7 +292,7 @@ def cap_scores(scores: Floats, softcap: float | None) -> Floats:
 
 
 def softmax_rows(scores: Floats) -> Floats:
-    """Weights of rows that see something, to choose keys by; those that are shown come from the attention step."""
+    """Softmax over the last axis, for choosing keys only: without masks, every score finite."""
     weights: Floats = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
 
@@ -305,7 +307,7 @@ def forget_online(
     *,
     by_weights: bool = True,
 ) -> Forgotten:
-    """What a cache of `budget` keys forgets, query after query.
+    """The mask of a cache of `budget` keys that after each query evicts the key that `worth` rates lowest.
 
     vectors: queries and keys. score: scale and soft cap. worth: of each key [kv, cached], given the weights
     [kv, group, cached], the keys in the cache [kv, cached] and the query; the least, and of equals the first, is

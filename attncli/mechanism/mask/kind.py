@@ -38,7 +38,7 @@ class Spelling(Struct, frozen=True):
 
 
 class Pairs(Struct, frozen=True, eq=False):
-    """Queries and keys that a mask is asked about.
+    """(query, key) pairs for which a mask is asked whether they are visible.
 
     i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all. row: integers [rows, 1],
     the queries' numbers, which are not i where positions do not start at 0.
@@ -52,13 +52,13 @@ class Pairs(Struct, frozen=True, eq=False):
 
     @property
     def all(self) -> Array:
-        """True for every pair: keys are never negative, queries before a cache may be."""
+        """Booleans, all True, that broadcast to every (query, key) pair."""
         return (self.i >= 0) | (self.j >= 0)
 
 
 class Reach(NamedTuple):
-    """The keys [low, high) outside which a query sees nothing; integers [query], neither of which falls as the query
-    rises; not cut to the keys that there are. whole: whether it sees every key between them."""
+    """Bounds of what each query sees: no key outside [low, high), integers [query] that never fall from query to query
+    and may lie beyond the keys. whole: whether it sees every key within."""
 
     low: Ints
     high: Ints
@@ -66,7 +66,7 @@ class Reach(NamedTuple):
 
 
 class KindOfMask(StructMeta, ABCMeta):
-    """The class of such classes: frozen records, of which what is abstract must be filled in."""
+    """Metaclass of masks: combines frozen structs with abstract methods."""
 
 
 class Mask(Struct, metaclass=KindOfMask, frozen=True):
@@ -91,8 +91,8 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         """What decides beside i and j: nothing, the number of keys, or the queries and keys themselves."""
 
     def spec(self) -> str:
-        """As `read` would have it, its numbers in the order of the fields; or, where no SPEC can write it, named, to be
-        read by people."""
+        """The mask's SPEC, as `read` takes it, such as "window:3"; for a mask that no SPEC can write, a name for
+        people."""
         assert self.spelling is not None, "a kind that no SPEC can write says how it is named"
         numbers = ",".join(str(getattr(self, name)) for name in self.__struct_fields__)
         return f"{self.spelling.name}:{numbers}" if numbers else self.spelling.name
@@ -107,11 +107,12 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         masks that differ by head."""
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """Where the queries at the positions i see anything. It may be wider than needed, never narrower."""
+        """Bounds of the keys that the queries at positions i see; may be wider than needed, never narrower."""
         return everywhere(i, keys, whole=False)
 
     def pairs(self, n: int) -> int | None:
-        """How many pairs n queries and n keys have, by a formula; None where they must be looked at."""
+        """How many (query, key) pairs are visible among n queries and n keys, by a formula; None where they must be
+        counted."""
         return None
 
     def by_head(self) -> bool:
@@ -123,7 +124,8 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         return self
 
     def parts_of(self) -> tuple[Mask, ...]:
-        """The masks that an intersection or a union is made of, down to the last; else the mask itself."""
+        """The masks that an intersection or a union is made of, nested ones taken apart; (itself,) for any other
+        mask."""
         return (self,)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
@@ -141,7 +143,8 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
 
 
 class DerivedMask(Mask, frozen=True):
-    """What a mask that vectors decide becomes once they are known: it is named and described as its `source` is."""
+    """A mask that queries and keys decided (the result of `bind`): it is named and described as its `source`, the mask
+    before."""
 
     source: Mask
 
@@ -163,7 +166,7 @@ def triangle(n: int) -> int:
 
 
 def everywhere(i: Ints, keys: int, *, whole: bool) -> Reach:
-    """The reach over all keys."""
+    """The reach over all keys for each position in i. whole: whether all of them are visible."""
     return Reach(np.zeros_like(i), np.full_like(i, keys), whole)
 
 
@@ -345,7 +348,7 @@ class Dilated(Mask, frozen=True):
 
 
 def band(n: int, left: int | None, right: int | None) -> int:
-    """The pairs of `Window(left, right)` for n queries and n keys."""
+    """How many (query, key) pairs `Window(left, right)` lets n queries see of n keys."""
     return n + _capped_sum(n, left) + _capped_sum(n, right)
 
 
@@ -363,7 +366,7 @@ def _floors(last: int, step: int) -> int:
 
 
 class Combination(Mask, frozen=True):
-    """Several masks as one: what is alike for an intersection and a union."""
+    """Base of an intersection and a union of masks: what both do alike."""
 
     parts: tuple[Mask, ...]
 
@@ -380,7 +383,7 @@ class Combination(Mask, frozen=True):
         return any(part.by_head() for part in self.parts)
 
     def parts_of(self) -> tuple[Mask, ...]:
-        """The parts of all parts, down to the last."""
+        """The masks that this combination is made of, nested ones taken apart."""
         return tuple(inner for part in self.parts for inner in part.parts_of())
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:

@@ -386,7 +386,8 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
 
 @final
 class Hashed(Mask, frozen=True):
-    """Same LSH bucket in some round; a teaching mask, bound to queries and keys before use."""
+    """A query sees the keys in its LSH bucket in any round, as in Reformer; must be bound to queries and keys before
+    use."""
 
     buckets: int
     rounds: int = 1
