@@ -119,8 +119,9 @@ def _dumps(value: Any) -> bytes:
 
 
 def _plain_value(value: Any) -> Any:
-    """What orjson cannot write as it is: parts of documents, and arrays that are strided, big-endian, bfloat16, of
-    one number, or wider than float64."""
+    """A value that orjson cannot write, as one that it can: a part of a document as a dictionary; an array that is
+    strided, big-endian, bfloat16, of one number or wider than float64 as a plain one. Raises TypeError for any
+    other."""
     import numpy as np
 
     if isinstance(value, Part):

@@ -111,8 +111,8 @@ def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) 
 
 
 def _half_lines(fractions: NDArray, view: View, color_scale: str) -> list[Line]:
-    """Lines of the same fractions, each one cell wide and half a line high: the upper one in front, the lower one
-    behind."""
+    """Lines of fractions [row, column] in [0, 1], NaN where masked: two rows of the matrix in each, the upper one as
+    the colour in front of a half block, the lower one as the colour behind it."""
     palette, masked_row = palette_of(view, signed=color_scale == "signed"), [math.nan] * fractions.shape[1]
     pairs = zip_longest(fractions[::2].tolist(), fractions[1::2].tolist(), fillvalue=masked_row)
     return [

@@ -191,7 +191,7 @@ def heading(title: str, note: str, view: View) -> Lines:
 
 
 def sentences(texts: Iterable[str], view: View) -> Lines:
-    """Sentences of an answer, each on a line of its own, not set back; "" is none."""
+    """The sentences of an answer, each on a line of its own, in ordinary (not faint) type; "" is left out."""
     return stack(*(remark(text, view, style="") for text in texts))
 
 
@@ -234,7 +234,7 @@ def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
 
 
 def note_line(message: str, view: View) -> Lines:
-    """A note, set back, broken at blanks to the view's width; one with a path longer than that stays whole."""
+    """A note in faint type, broken at blanks to the view's width; one with a path longer than that stays whole."""
     text = safe(translate(message, view.lang), ascii=view.ascii)
     is_unbreakable = max(map(cells, text.split()), default=0) > view.width
     rows = [text] if is_unbreakable else wrap(text, view.width, ascii=view.ascii)

@@ -64,7 +64,7 @@ def format_signed(value: float, digits: int) -> str:
 
 
 def format_period(tokens: float) -> str:
-    """The tokens after which a rotated pair has made a whole turn: three digits, all of those before the point."""
+    """The period of a rotary pair of dimensions, in tokens, as text: three digits, or all of those before the point."""
     return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"
 
 
@@ -80,7 +80,8 @@ TENTH = 0.1
 
 
 def times_words(ratio: float, digits: int) -> str:
-    """A ratio, as of "so many times", with `digits` significant digits, all of a larger one, and no power of ten."""
+    """A ratio as text, as in "so many times": `digits` significant digits, or all before the point of a larger number;
+    no power of ten."""
     return f"{ratio:,.0f}" if round(ratio) >= 10**digits else f"{ratio:.{digits}g}"
 
 
@@ -95,7 +96,7 @@ def percent(value: float, digits: int = 0) -> str:
 
 
 def root_of(scale: float, d_k: int, d_model: int) -> str:
-    """How the scale of scores comes from a size, such as `1/√64`; "" when it does not."""
+    """The factor of the scores as one over the root of `d_k` or `d_model`, such as `1/√64`; "" when it is neither."""
     for size in (d_k, d_model):
         if size > 0 and math.isclose(scale, size**-0.5, rel_tol=1e-6):
             return f"1/√{size}"
@@ -176,7 +177,7 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
 
 
 def bar_pieces(text: str, style: str) -> list[Piece]:
-    """A bar, as `bar` writes it, in two pieces: its length in a style, its track set back."""
+    """A bar, as `bar` writes it, in two pieces: its length in a style, the track behind it in faint type."""
     length = len(text.rstrip(TRACK + TRACK_ASCII))
     return [(text[:length], style), (text[length:], FAINT)]
 
@@ -185,8 +186,8 @@ BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")
 
 
 def even_bars(lines: Lines) -> Lines:
-    """A screen whose bars are even in a browser: there the other blocks are as high as their line, and lines do not
-    touch, which is what the lower seven eighths are for."""
+    """A screen for a browser, in which the cells that a bar fills become whole blocks: in a terminal they are seven
+    eighths high, but partial cells are as high as the line."""
     rows = [[(BAR.sub(lambda run: "█" * len(run[0]), text), style) for text, style in row] for row in lines.rows]
     return Lines(tuple(map(tuple, rows)))
 

@@ -52,7 +52,8 @@ def has_regions(document: WithRegions, view: View) -> bool:
 
 
 def regions_part(document: WithRegions, view: View) -> Lines:
-    """The regions: their tokens, what the query gives them, what even attention would, and the head that gives most."""
+    """A table of the regions (named sets of tokens): their tokens, the share of the query's attention that each gets,
+    the share under uniform attention, and the head that gives most."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET:
         return Lines()
@@ -81,7 +82,7 @@ def regions_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_order(part: RegionPart) -> list[int]:
-    """The numbers of regions, the largest share first; those that nothing is known of last."""
+    """The indices of the regions by their share of the query's attention, the largest first; unknown shares last."""
     return sorted(range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place))
 
 
@@ -102,7 +103,7 @@ def _times_text(value: float, even: float) -> str:
 
 
 def region_layers_part(document: WithRegions, view: View) -> Lines:
-    """Layers × regions: what the query gives each region in each layer."""
+    """A matrix of layers × regions: the share of the query's attention that each region gets in each layer."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or len(part.layers) == 1:
         return Lines()
@@ -118,7 +119,8 @@ def region_layers_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_pairs_part(document: WithRegions, view: View) -> Lines:
-    """Regions × regions: what the tokens of one give to another."""
+    """A matrix of regions × regions: the mean weight that a token of the one (row) gives to all tokens of the other
+    (column)."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET:
         return Lines()
@@ -135,18 +137,21 @@ def region_pairs_part(document: WithRegions, view: View) -> Lines:
 
 
 def ranked_heads(part: RegionPart, place: int) -> list[HeadRegions]:
-    """The heads that give a region anything, by the ratio to what even attention would give, the largest first."""
+    """The heads that give a region any attention, by the ratio to its share under uniform attention, the largest first.
+    place: the region's index."""
     heads = [head for head in part.heads if np.isfinite(head.share[place]) and head.share[place] > 0]
     return sorted(heads, key=lambda head: (-_times_even(head.share[place], head.even[place]), head.layer, head.head))
 
 
 def _times_even(share: float, even: float) -> float:
-    """How many times what even attention would give a region a head gives it; 0 where that is nothing or unknown."""
+    """The ratio of a region's share of a head's attention to its share under uniform attention; 0 where that is 0 or
+    unknown."""
     return float(share / even) if np.isfinite(even) and even > 0 else 0.0
 
 
 def region_heads_part(document: WithRegions, view: View) -> Lines:
-    """Of each region the heads that look at it most beside even attention: as many as fit, `FIRST_HEADS` at most."""
+    """A table of the heads whose attention to each region is largest in ratio to uniform attention: as many as fit,
+    `FIRST_HEADS` at most."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or len(part.heads) == 1:
         return Lines()
@@ -174,7 +179,8 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_links_part(document: WithRegions, view: View) -> Lines:
-    """The strongest links from region to region: those of heads, means over the tokens that look."""
+    """A table of the strongest links between regions: the mean weight that a token of one gives to all of another, in
+    one head."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or part.links is UNSET:
         return Lines()
@@ -199,7 +205,8 @@ def region_links_part(document: WithRegions, view: View) -> Lines:
 
 
 def region_sentences(document: WithRegions, view: View) -> list[str]:
-    """How much of what the query looks at is in which region, beside even attention."""
+    """Sentences on the shares of the query's attention that the regions get, and which get most and least beside
+    uniform attention."""
     part = document.region_shares
     assert part is not UNSET
     assert document.regions is not UNSET
@@ -230,7 +237,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
 
 
 def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
-    """Which head looks at each region most beside even attention."""
+    """Sentences on which head's attention to each region is largest beside uniform attention."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET:
         return []

@@ -264,9 +264,9 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
 
 
 class Screen(NamedTuple):
-    """How a document is shown: its screen, its table for `--plain`, which begins with the names of the columns, and its
-    answer in words; None for a kind that has no answer of its own. page: what writes its page in a language, for a kind
-    that has one of its own; that gives None of a document that lacks what the page shows."""
+    """The functions that show a kind of document. screen: its lines for a terminal; rows: its table for `--plain`, the
+    first row naming the columns; sentences: its answer in words, None for a kind without one. page: its HTML page in a
+    language, for a kind with a page of its own; that returns None for a document that lacks what the page shows."""
 
     screen: Callable[[Any, View], Lines]
     rows: Callable[[Any], Iterable[Sequence[object]]]
@@ -275,8 +275,8 @@ class Screen(NamedTuple):
 
 
 def screen_of(schema: str) -> Screen:
-    """The screen of a document, such as that of `attn.run/1`: its parts, or what a screen of more than parts draws.
-    Words that its model does not know are marked, and counted below it."""
+    """The functions that show the documents of a schema, such as `attn.run/1`. On the screen, words that the model does
+    not know are marked, and counted below it."""
     name = name_of(schema)
     module = import_module(f"{folder_of(name)}.screen")
     draw = getattr(module, f"{name}_screen", None) or partial(draw_parts, getattr(module, f"{name.upper()}_PARTS"))

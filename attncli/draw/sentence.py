@@ -60,7 +60,8 @@ class Word:
 def words(
     text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen_indices: frozenset[int]
 ) -> list[Word]:
-    """The tokens as words of the sentence, spelled as the text spells them where they tell their places."""
+    """The tokens as words of a sentence with their shares, spelled as in the text where the tokens have positions in
+    it; the tokens at `chosen_indices` are the queries."""
     words_of_text: list[Word] = []
     end, after = 0, True
     for token, share in zip(tokens, shares, strict=True):
@@ -84,8 +85,8 @@ def words(
 
 
 def _merge_words(words: Sequence[Word]) -> list[Word]:
-    """Bytes as the characters that they make, with the largest of their shares; blanks that nothing looks at as the
-    gaps that they are."""
+    """The words with those of single bytes merged to characters (the largest share counts), and with blanks that get
+    less than `LEAST` turned into gaps between words."""
     whole_words: list[Word] = []
     gap = False
     for word in words:
@@ -313,8 +314,8 @@ def strongest(document: RunDocument) -> list[HeadLink]:
 
 
 def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
-    """The strongest link of a query that sees several keys: one that sees a single key has no choice. Else the
-    strongest of all."""
+    """The strongest link of a query that sees several keys (one that sees a single key gives it all its weight); the
+    strongest of all where there is none such; None without links."""
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None or not head_links:
         return next(iter(head_links), None)
@@ -328,8 +329,8 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
 
 
 def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
-    """Query, key and weight of the largest weight of a head, [query, key], in the rows that are free, booleans
-    [query]."""
+    """Query, key and weight of a head's largest weight; weights: [query, key]; free: booleans [query], the only rows
+    that count."""
     free_weights = np.where(free[:, None], np.nan_to_num(as_matrix(weights)), 0.0)
     query, key = np.unravel_index(int(free_weights.argmax()), free_weights.shape)
     return int(query), int(key), float(free_weights.max())
@@ -350,8 +351,8 @@ def _shares_from_query(document: RunDocument, query: int, head_links: Sequence[H
 
 
 def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> list[float | None]:
-    """What each key gets of all queries, in the head that gives it most: how far above an even share, the largest
-    being 1."""
+    """How much attention each key receives: its mean weight over queries, in the head where that is largest, less an
+    even share, and scaled so that the largest is 1."""
     count = len(document.tokens)
     mean_weights = [np.nan_to_num(as_matrix(head.weights))[:, :count].mean(axis=0) for head in _heads(document)]
     if not mean_weights:
@@ -404,7 +405,8 @@ def _query_sentences(document: RunDocument, query: int, head_links: Sequence[Hea
 def _looks_sentence(
     document: RunDocument, query_text: str, first: HeadLink, second: HeadLink | None, several: bool, view: View
 ) -> str:
-    """At which key a query looks most, and at which then. several: whether their heads are to be told."""
+    """A sentence that says at which key a query looks most, and at which second. several: whether it names their
+    heads."""
     links = [link for link in (first, second) if link is not None]
     beside = (first.query, *(link.key for link in links))
     keys = [claim_link(quoted_token(document.tokens, link.key, view, beside=beside), link, view) for link in links]
@@ -427,7 +429,8 @@ def _looks_sentence(
 
 
 def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
-    """Which key the query looks at most in one head, and at which then. keys: one or two, each with its weight."""
+    """A sentence that says at which key the query looks most in one head, and at which second. keys: one or two, each
+    with its weight."""
     (key, share), *others = keys
     places = {"query": query, "key": key, "share": percent(share)}
     if not others:
@@ -440,7 +443,8 @@ def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: Vie
 
 
 def strongest_link_sentence(link: PlacedLink, ends: Sequence[str], view: View, *, several: bool) -> str:
-    """Which link is the strongest. ends: its query and its key, quoted. several: whether its head is to be told."""
+    """A sentence that names the strongest link. ends: its query and its key, quoted. several: whether it names the
+    head."""
     template = (
         message("The strongest link: {query} looks at {key} with {share} of its weight, in layer {layer} head {head}.")
         if several
@@ -480,7 +484,7 @@ def format_number(value: float, view: View) -> str:
 
 
 def find_answer(document: FindDocument, view: View) -> Lines:
-    """The answer of an `attn.find/1` document: which heads send the one token to the other."""
+    """The answer of an `attn.find/1` document: the sentence, and in which heads its query looks at its key."""
     visible = _heads_by_weight(document)
     answer_lines = sentences(find_sentences(document, view), view)
     if not visible:
@@ -535,7 +539,8 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
 
 
 def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
-    """What kinds of link are left out, in words; None if none are."""
+    """The kinds of links that a document's lists leave out, such as "special tokens, self", in words; None if none
+    are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {
         "special": message("special tokens"), "self": message("self"), "neighbours": message("neighbours"),

@@ -205,7 +205,8 @@ ShownPositions = list[int | None]
 
 
 def first_and_last(count: int, room: int, *, last: int | None = None) -> ShownPositions:
-    """All of `count` positions, or the first and the last ones that `room`, at least 2, allows with a gap between.
+    """All of `count` positions, or the first and the last ones, `room` (at least 2) in all, with None for the gap
+    between.
 
     last: how many of the last ones; half of all that are shown if None.
     """
@@ -217,8 +218,8 @@ def first_and_last(count: int, room: int, *, last: int | None = None) -> ShownPo
 
 
 def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
-    """The `count` rows of [row, column] with the largest entries, in their order; of rows that are equal the first
-    comes before all others' repetitions. NaN is no entry. All, if there are no more."""
+    """The indices, ascending, of the `count` rows of [row, column] with the largest entries; repetitions of an equal
+    row come last. NaN is no entry. All, if there are no more."""
     comparable = np.where(np.isnan(values), -np.inf, values)
     largest = comparable.max(axis=1, initial=-np.inf)
     is_repeated = np.ones(len(comparable), bool)
@@ -227,7 +228,8 @@ def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
 
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Consecutive columns in as few groups as fit `room`, about equally wide; at least one column in each."""
+    """The column indices in consecutive groups, as few as fit `room` and about equally wide; at least one column in
+    each. widths: cells of each column."""
     groups = _fill_groups(widths, room)
     least = -(-sum(widths) // max(len(groups), 1))
     return next(
@@ -378,7 +380,8 @@ def _peak(row: NDArray) -> int | None:
 
 @dataclass(frozen=True)
 class Grid:
-    """One matrix ready to be drawn: everything decided but the columns that fit."""
+    """A matrix with its names, format of numbers and shades, from which `draw` chooses the rows and columns that
+    fit."""
 
     values: NDArray
     rows: list[str]

@@ -127,7 +127,7 @@ def ledger(
     strong: int | None = None,
     bars: int | None = None,
 ) -> Lines:
-    """A table of worked numbers, all but the first column right-aligned; a rule, then the total in bold. No rules
+    """A table of a calculation: all but the first column right-aligned; a rule, then the total in bold. No rules
     without a total.
 
     strong: a row to set in bold, such as the one with the largest weight. bars: the column that holds bars.
@@ -185,7 +185,7 @@ class WeightedLink(Ends, Protocol):
 
     @property
     def weight(self) -> float:
-        """How much of its attention it gives, 0 to 1."""
+        """The attention weight that the query gives the key, 0 to 1."""
 
 
 class PlacedLink(WeightedLink, HeadEnds, Protocol):
@@ -205,7 +205,8 @@ def links(
     title: str = "",
     note: str = "",
 ) -> Lines:
-    """Links, `view.top` of them in the order given: place, `it → animal`, weight, bar from 0 to 1.
+    """A table of links, the first `view.top` in the order given: which head (`place`), `it → animal`, weight, bar from
+    0 to 1.
 
     all_links: links with what `place` reads. queries, keys: the token texts by
     position; keys are the queries where None. place: which head a link is from, in words; None where
@@ -346,7 +347,8 @@ def vector_sum(
 
 @dataclass(frozen=True)
 class StageTable:
-    """How a stage's table is shown. stage: its name in the document. title, note: as the texts have it.
+    """How the table of a stage (an array on the way to the output, such as the scores) is shown. stage: its name in the
+    document. title, note: its heading in English.
 
     square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
     """
@@ -397,7 +399,8 @@ WHY = {
 
 
 def stage_part(part: str, document: RunDocument, view: View) -> Lines:
-    """The table of a stage, of the first head unless the view is full; why there is none where there is none."""
+    """The table of a stage of attention (such as the scores) of a run: of the first head, or of all in a full view;
+    where the run has none, a remark that says why."""
     stage_table = SHOWN[part]
     if document.pieces is not UNSET:
         return remark(message("words have no {part}: only weights are merged", part=part), view)

@@ -88,13 +88,14 @@ def _marked_entry(entry: Any) -> Any:
 
 
 def unknown_words_note(document: Any, screen: Lines, view: View) -> Lines:
-    """What is to be said of a document's unknown words below its screen, as lines."""
+    """The lines below a screen that say how many of a document's words its model does not know; none where it knows
+    all."""
     return sentences(unknown_word_sentences(document, view, has_marks=MARK in screen.plain), view)
 
 
 def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True) -> list[str]:
-    """What is to be said of a document's unknown words: once, or of each text, by its beginning, where texts differ in
-    it. has_marks: whether they are shown, each with its mark."""
+    """The sentences on how many words of a document its model does not know: one, or one of each text, by its
+    beginning, where they differ. has_marks: whether such words are shown with a mark."""
     from attncli.documents.header import tokens_of
     from attncli.inputs.word_groups import unknown_words
 
@@ -109,7 +110,8 @@ def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True)
 
 
 def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
-    """That so many of a text's words are unknown to its model. has_marks: whether each has its mark somewhere."""
+    """The sentence that so many of a text's words are unknown to its model. has_marks: whether each has its mark
+    somewhere."""
     if has_marks:
         singular = message(
             "{count} of {words} words is unknown to this model: any other unknown word would be the same to it. "
@@ -193,7 +195,8 @@ CLAIMS = re.compile(f"{CLAIM}([^{TARGET_END}]*){TARGET_END}([^{CLAIM_END}]*){CLA
 def claim(
     text: str, view: View, *, layer: int | None, head: int | None, query: int | None = None, key: int | None = None
 ) -> str:
-    """What a sentence names, marked so that a page can lead to it; the text itself where the view marks no claims.
+    """A name in a sentence, between marks that hold what a page opens at a click on it (head, query, key); the name
+    itself where the view marks no claims.
 
     Args:
         text: The name, in quotes or without; quotes stay outside of the marks.
@@ -255,7 +258,7 @@ def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[s
 
 
 def region_name(name: str, view: View) -> str:
-    """What a region is called on a screen; what is in none has its name in the view's language."""
+    """A region's name on a screen; the rest, which holds the tokens in no region, has a name in the view's language."""
     return say(view, message("rest")) if name == REST else label(name, ascii=view.ascii)
 
 

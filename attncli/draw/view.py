@@ -100,7 +100,8 @@ def never(document: Any, view: View) -> bool:
 
 @dataclass(frozen=True)
 class ScreenPart(Generic[Shown]):
-    """A part of a screen. shown: whether it is there where nobody names parts; a part may also draw nothing."""
+    """A part of a screen, by name, and the function that draws it, which may draw nothing. shown: whether it is there
+    when `--show` names no parts."""
 
     name: str
     draw: Callable[[Shown, View], Lines]

@@ -75,8 +75,8 @@ AboutHeads = RunDocument | HeadsDocument | CrossDocument | TensorsDocument
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """What a document holds of one head. layer: of captured arrays the place in the batch, None where
-    they are none. pool: tokens in a cell."""
+    """The weights of one head as a document holds them, with its scores if known. layer: of captured arrays the place
+    in the batch, None in a batch of one. pool: tokens pooled into one cell, along either axis."""
 
     name: str
     layer: int | None
@@ -89,7 +89,8 @@ class HeadWeights:
 def draw_regions(
     drawing: Drawing, document: RunDocument | HeadsDocument, part: RegionPart, top: float, view: View
 ) -> float:
-    """Draw the share of each region, the largest first, beside even attention; layers × regions; regions × regions.
+    """Draw how much of the query's attention goes to each region (a named set of tokens), the largest first, beside
+    uniform attention; then maps of layers × regions and regions × regions.
 
     top: where the drawing begins, in points. Returns where it ends.
     """
@@ -110,7 +111,8 @@ def draw_regions(
 
 
 def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -> None:
-    """The weights of every head; with one query its sentence; the links of one head of a short text.
+    """Draw a map of the weights of every head, with one query its tinted sentence, with one head of a short text its
+    links; then the heads' metrics.
 
     Raises:
         InputError: the document was shortened, and holds neither weights nor metrics.
@@ -269,7 +271,8 @@ HeadNumber = tuple[int, int, float | None, float | None]
 
 
 def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> None:
-    """Draw layers × heads of the first measure, and its ranking; a line where a random change of the same size lies."""
+    """Draw what removing each head changes in the first measure: a map of layers × heads, and the heads of the largest
+    change, with a line where a random change of the same size lies."""
     name = readings_of(document.measures)[0]
     rows = [
         (row.layer, row.head, reading_of(row, name), None if row.random is None else reading_of(row.random, name))
@@ -283,13 +286,15 @@ def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> Non
 
 
 def _words_of(group: str, name: str, view: View) -> str:
-    """What a name of a document stands for, as its page says it; the name itself where there are no words for it."""
+    """The words in the view's language for a name that a document uses, such as a measure (group "measure"); the name
+    itself where there are none."""
     words = PAGE_WORDS.get(f"{group}.{name}")
     return name if words is None else say(view, words)
 
 
 def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None:
-    """Draw layers × heads of what each brings back, and the ranking."""
+    """Draw how much of the clean text's result each head restores when it is patched into the corrupt text: a map of
+    layers × heads, and the largest."""
     measure = _words_of("patch" if document.measure == "cosine" else "measure", document.measure, view)
     subtitle = say(view, "clean into corrupt, one head at a time: what it brings back of {measure}", measure=measure)
     top = draw_title(drawing, f"{document.clean}  →  {document.corrupt}", subtitle)
@@ -298,7 +303,8 @@ def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None
 
 
 def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
-    """Draw layers × heads of what each adds, and the ranking of all parts."""
+    """Draw what each head adds to the target's logit as a map of layers × heads, then all parts of the model ranked by
+    it, then the logit lens if there is one."""
     heads = [
         (part.layer, part.head, part.value, None)
         for part in document.parts
@@ -319,7 +325,8 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
 
 
 def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: float, view: View) -> None:
-    """How likely the target is after each part of each layer, and what is likeliest there."""
+    """Draw the logit lens: the target's probability and rank after each part of each layer, and the likeliest token
+    there."""
     title = say(view, "what each layer would say next, and how likely {target} is there", target=target)
     drawing.text(0, top, title, size=9, bold=True)
     bars = []
@@ -335,8 +342,9 @@ def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: floa
 
 
 def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
-    """Draw the parts of the query and of the key as bars, each with the weight that would be left without it, and
-    the earlier heads by what they add."""
+    """Draw why a head's query looks at a key: the parts of either vector as bars by what they add to the score, each
+    with the weight that would be left without it; and the earlier heads by what they add. Of a score taken apart by
+    entries of q and k, those alone."""
     link = document.link
     query, key = label(document.tokens[link.query].text), label(document.keys[link.key].text)
     total = writer([document.total], 2)(document.total)
@@ -386,13 +394,14 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
 
 
 def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
-    """A part's name, with the token that it was carried from."""
+    """A part's name; for one that an earlier head carried from another token, with that token behind an arrow."""
     name, source = say(view, part_title(part, document)), source_of(part, document)
     return name if source is None else f"{name} ← {label(source[0].text)}{source[1]}"
 
 
 def _draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> None:
-    """Layers × heads, then the heads by the size of their number."""
+    """Draw a map of layers × heads, then the heads of the largest numbers by magnitude as bars. rows: layer, head,
+    number, and the number of a random change (None for none)."""
     top = _draw_grid(drawing, rows, top, view)
     ranking = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))[:RANKED]
     bars = [bar_of(head_name(layer, head, view), value or 0.0, mark=random) for layer, head, value, random in ranking]
@@ -403,7 +412,8 @@ def _draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view
 
 
 def _draw_grid(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view: View) -> float:
-    """A map of layers × heads. Returns where it ends."""
+    """Draw a map of layers × heads of these rows (layer, head, number, and one not drawn here). Returns where it
+    ends."""
     grid_map = _grid_map(say(view, "layers × heads"), (row[:3] for row in rows))
     if not grid_map.values.size:  # it tells of heads together, or of those that look at another text
         return top
@@ -420,9 +430,9 @@ def _grid_map(caption: str, numbers: Iterable[tuple[int, int, float | None]]) ->
 def figure(
     document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en", room: float = math.inf
 ) -> Drawing | None:
-    """The drawing of what a document shows; None for one whose shape is its text. Raises InputError where it holds
-    nothing to draw. scale: as for maps on a screen. room: points from left to right that it may take (see
-    `Style.room`)."""
+    """A document's figure as a drawing; None for a kind of document that is words and tables and has none. Raises
+    InputError where it holds nothing to draw. scale: of colours, as `normalise` takes it. room: points from left to
+    right that it may take (see `Style.room`)."""
     drawing, view, document = Drawing(theme, room=room), View(lang=lang), mark_unknown_words(document)
     match document:
         case RunDocument() if document.region_shares is not UNSET:
@@ -482,7 +492,8 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
 
 
 def _draw_comparison(drawing: Drawing, document: CompareDocument, scale: str, view: View) -> None:
-    """The head that differs most: either side and their signed difference; then the largest difference of each head."""
+    """Draw a comparison of runs A and B: for the head that differs most the weights of either and B − A, then the
+    change of each region, then the largest change of a weight in each head."""
 
     def size(head: ComparedHead) -> float:
         """The size of a head's largest change of a weight."""
@@ -542,7 +553,8 @@ def _draw_masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
 
 
 def _draw_policies(drawing: Drawing, document: CacheDocument, view: View) -> None:
-    """What each policy keeps, as bars; then layers × heads of each."""
+    """Draw how much of the last token's attention each cache policy keeps, as bars; then layers × heads of each
+    policy."""
     about = say(view, "what each policy keeps of what the last token looks at")
     top = draw_title(drawing, document.text, f"{about}; {say(view, 'layers × heads')}")
     names = [safe(policy.policy) for policy in document.policies]
@@ -559,7 +571,8 @@ def _draw_policies(drawing: Drawing, document: CacheDocument, view: View) -> Non
 
 
 def _draw_learning(drawing: Drawing, document: LearnDocument, view: View) -> None:
-    """The loss by step with the losses to compare it with, and the scores of the heads that have most of each."""
+    """Draw a training: the loss by step beside the losses to compare it with, then for each score of heads (such as
+    induction) the head that has most of it, untrained and trained."""
     title = say(view, "learning {task}", task=safe(document.task))
     top = draw_title(drawing, title, say(view, curve_note(document)))
     points = [(point.step, point.loss or 0.0) for point in document.curve]
@@ -582,7 +595,7 @@ def _draw_learning(drawing: Drawing, document: LearnDocument, view: View) -> Non
 
 
 def _draw_series(drawing: Drawing, document: SeriesDocument, view: View) -> None:
-    """The scores over the steps of the checkpoints."""
+    """Draw the heads' scores, a curve for each metric, over the training steps of a model's checkpoints."""
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
     if has_steps(document):
         subtitle, x_name = message("scores by step; both axes logarithmic"), message("step")
@@ -600,7 +613,8 @@ def _draw_series(drawing: Drawing, document: SeriesDocument, view: View) -> None
 
 
 def _draw_cost(drawing: Drawing, document: CostDocument, view: View) -> None:
-    """Multiply-adds by length as curves, and those of this length as bars."""
+    """Draw the multiply-adds of each kind of attention: as curves over text lengths, and as bars for the document's
+    length."""
     title = say(view, "cost of attention, n = {n}", n=f"{document.n:,}")
     sizes = say(view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads)
     top = draw_title(drawing, title, sizes)

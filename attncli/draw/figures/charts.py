@@ -205,7 +205,8 @@ def head_name(layer: int, head: int, view: View) -> str:
 def model_note(
     document: Header | CrossDocument | TensorsDocument | CompareSide, view: View, *, mapped: bool = True
 ) -> str:
-    """Which weights ran, and under which conventions; and which side of a map is which, where one is drawn."""
+    """A line of text on which weights ran, with which mask and positions; mapped: with a note that rows of a map are
+    queries and columns keys."""
     model, attention = document.model, document.attention
     is_named = model.name and model.source != "tensors"  # what holds tensors is the title
     parts = [last_part(model.name) if model.name and is_named else say(view, SOURCE_NAMES[model.source])]
@@ -216,13 +217,14 @@ def model_note(
 
 
 def text_note(document: Header, view: View) -> str:
-    """Which text and which weights ran, for a figure whose title is another."""
+    """A line of text on which text and which weights ran, for a figure whose title is another."""
     text = document.text if isinstance(document.text, str) else ""
     return "; ".join(filter(None, (shorten_to_fit(safe(text), 9, 800), model_note(document, view, mapped=False))))
 
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
-    """A row of a ranking with its number. mark: another number on the same bar. more: what is told beside it."""
+    """A `Bar` whose label is its number, with a sign if `signed`, and then `more`. mark: another number on the same
+    bar."""
     text = ("+" if signed and value >= 0 else "") + writer([value], 3)(value).replace("-", "−")
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
@@ -243,8 +245,8 @@ LARGE = 300.0
 
 @dataclass(frozen=True, eq=False)
 class FigureMap:
-    """A matrix [query, key], NaN where hidden, with the words of its edges. signed: whether 0 is its middle. short: what
-    it is called among many, in two parts: its layer and its head."""
+    """A matrix [query, key], NaN where hidden, with the words of its rows and columns. signed: whether its colours have
+    their middle at 0. short: what it is called among many maps, (layer, head) as texts."""
 
     caption: str
     values: np.ndarray[Any, Any]
@@ -325,7 +327,8 @@ def _largest_size(maps: Sequence[FigureMap]) -> float:
 def _draw_map(
     drawing: Drawing, figure_map: FigureMap, left: float, top: float, scale: str, high: float, *, small: float | None
 ) -> tuple[float, float]:
-    """One map; returns its right and lower edge. small: points along it among many; None for one that has room."""
+    """Draw one map; returns its right and lower edge. small: its side in points among many maps; None for a large one
+    with words at its edges."""
     rows, columns = figure_map.values.shape
     with_words = small is None
     words, cell = with_words and _shows_words(drawing, figure_map), _cell_size(drawing, figure_map, small)
@@ -411,8 +414,8 @@ def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:
 
 
 def _pool_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
-    """How many cells a side of a map are drawn as one: cells smaller than a point are not drawn wherever a picture takes
-    the nearest one, and thin lines of a map vanish. A narrow figure, which is for paper, has two dots in a point."""
+    """How many cells along either axis of a map are drawn as one, so that none is smaller than a point (half a point in
+    a narrow figure, which is for paper): renderers drop smaller cells, and thin lines of a map vanish."""
     dots = _cell_size(drawing, figure_map, small) * (1 if math.isinf(drawing.room) else 2)
     largest = max(figure_map.values.shape)
     return -(-largest // max(round(largest * dots), 1))
@@ -446,7 +449,8 @@ def _colour_table(palette: Palette) -> np.ndarray[Any, Any]:
 
 
 def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
-    """The colours of even steps from the least number to the greatest, on the scale of the maps."""
+    """Draw the bar of colours from the least number to the greatest, on the scale of the maps. Returns where it
+    ends."""
     is_signed = scale == "signed"
     palette = drawing.theme.signed if is_signed else drawing.theme.weights
     steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]

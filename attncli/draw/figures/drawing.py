@@ -41,8 +41,8 @@ ARROW = re.compile("( *→ *)")
 
 
 def text_runs(text: str) -> list[str]:
-    """The text, cut where an emoji of several begins and ends, and at arrows between words that are written from right
-    to left: in one text with them, "a → b" would stand as b → a."""
+    """The pieces of a text that are written one by one: emoji of several characters apart from the rest, and text with
+    right-to-left letters cut at its arrows, since "a → b" would stand as b → a."""
     parts = [text] if not any(map(_is_leftward, text)) else ARROW.split(text)
     return [piece for part in parts for piece in SEVERAL.split(part) if piece]
 
@@ -291,7 +291,8 @@ class Style:
         return math.inf if self.mm is None else self.mm * MM - 2 * MARGIN
 
     def cells(self, most: int) -> int:
-        """Cells of a screen, `most` at most, whose type is not below 6 points on paper of this width."""
+        """How wide a screen drawn on paper of this width may be, in cells and at most `most`, so that its type is at
+        least 6 points high."""
         if self.mm is None:
             return most
         return min(most, max(int((self.mm * MM * SIZE / SMALLEST - 2 * MARGIN) / LETTER_WIDTH), 40))

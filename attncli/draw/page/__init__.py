@@ -72,26 +72,30 @@ def element(name: str, data: bytes) -> bytes:
 
 
 def plane_bytes(codes: np.ndarray[Any, Any]) -> bytes:
-    """16-bit numbers with all high bytes before all low ones: the former repeat, and deflate better by themselves."""
+    """16-bit numbers as bytes, all high bytes before all low ones: the former repeat, and deflate better by
+    themselves."""
     flat = codes.reshape(-1)
     return (flat >> 8).astype(np.uint8).tobytes() + (flat & 255).astype(np.uint8).tobytes()
 
 
 def vector_bytes(numbers: FixedPoint | Floats) -> bytes:
-    """Vectors [row, dim]: low and step of each dimension before the codes; or float32 as they are."""
+    """Vectors [row, dim] as bytes: of 16-bit codes the low end and the step of each dimension first; or float32 as they
+    are."""
     if isinstance(numbers, FixedPoint):
         return float_bytes(numbers.low) + float_bytes(numbers.step) + plane_bytes(numbers.codes)
     return float_bytes(numbers)
 
 
 def query_bytes(products: QueryKeyRecipe) -> bytes:
-    """What a head alone has of its scores: log-sum-exp by row, bias by distance, queries."""
+    """The part of a head's scores that it does not share with others, as bytes: log-sum-exp by row, bias by distance,
+    query vectors."""
     bias = b"" if products.bias is None else float_bytes(products.bias)
     return float_bytes(products.lse) + bias + vector_bytes(products.q)
 
 
 def weight_bytes(recipe: Exact | Roots) -> bytes:
-    """The weights of a head that are kept as such: float32, or codes of 16 bits."""
+    """A head's attention weights as bytes, for one whose scores are not computed in the page: float32, or codes of 16
+    bits."""
     return float_bytes(recipe.weights) if isinstance(recipe, Exact) else plane_bytes(recipe.codes)
 
 
@@ -119,8 +123,8 @@ none."""
 
 @dataclass(frozen=True)
 class PageEffects:
-    """What heads do to one measure. position_text: the word or words it is measured at, "" for the mean of all. by: how,
-    or of what.
+    """What each head does to one measure under ablation, patching or logit attribution. position_text: the word or
+    words it is measured at, "" for the mean of all. by: how heads are removed, the corrupt text, or the target token.
 
     kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
     """
@@ -134,7 +138,8 @@ class PageEffects:
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """A page to write. runs: one, or two that are compared. pairs: words that correspond, A's and B's positions.
+    """The content of one HTML page of heads. runs: one, or two that are compared. pairs: words that correspond, A's and
+    B's positions.
 
     start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
     words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
@@ -162,8 +167,8 @@ class Page:
 
 
 class PageHeads:
-    """Heads as they come, packed; of those that do not fit the budget, the ones with the weakest links lose their
-    weights."""
+    """Collects the heads of a page as compressed blocks of data within a budget of bytes: beyond it, the heads with the
+    weakest links lose their weights."""
 
     def __init__(self, budget: int) -> None:
         self.budget, self.blocks, self.size = budget, dict[str, bytes](), 0
@@ -172,7 +177,8 @@ class PageHeads:
         self._weakest: list[tuple[float, int, dict[str, Any], tuple[str, ...]]] = []
 
     def add(self, run_index: int, record: HeadRecord) -> dict[str, Any]:
-        """A head as the page's script knows it; its data go to `blocks`."""
+        """The entry of a head for the page's script (JSON), its data being added to `blocks`. run_index: of the page's
+        run that it is in."""
         name = f"{run_index}-{record.layer}-{record.head}"
         recipe, terms = record.recipe, record.terms
         entry: dict[str, Any] = {
@@ -203,7 +209,8 @@ class PageHeads:
         return entry
 
     def _share_block(self, key: str, numbers: FixedPoint | Floats) -> str:
-        """Keep vectors that several heads use once, and count their users. Returns the key."""
+        """Store vectors that several heads use (keys or values of a group) once under `key`, and count the users.
+        Returns `key`."""
         if key not in self.blocks:
             self._add_block(key, vector_bytes(numbers))
         self._users[key] = self._users.get(key, 0) + 1
@@ -216,7 +223,8 @@ class PageHeads:
         return key
 
     def _drop_weakest_head(self) -> None:
-        """Leave the weights of the weakest head out of the page."""
+        """Leave the weights and values of the head with the weakest links out of the page; its metrics and links
+        stay."""
         _, _, entry, keys = heapq.heappop(self._weakest)
         entry["r"] = "none"
         entry.pop("p", None)
@@ -278,7 +286,7 @@ def assets_of(page: Page) -> tuple[str, str]:
 
 
 def join_modules(modules: Mapping[str, str]) -> str:
-    """The modules as one script that hands out nothing: one below the other, in one scope.
+    """The modules as one script without exports: one below the other, in one scope.
 
     Only remarks that are lines or types are left out, and what leads from one module to another: a quarter of the bytes.
     Short names and no spaces would make it half as long, beside data of up to 15 MB, and took a minifier of 240 lines.
@@ -419,7 +427,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
 
 
 def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Message]:
-    """What heads of captured arrays are called: they are of entries of a batch, not of layers."""
+    """The page's words for heads of captured arrays, by key: such heads are named by their entry of a batch, not by a
+    layer. Empty for any other run."""
     if run.model is None or run.model.source != "tensors":
         return {}
     several = any(head["l"] for head in entry["heads"])
@@ -437,8 +446,8 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
 
 
 def _band_entries(bands: Bands) -> list[list[Any]]:
-    """The bands as the page's script knows them; 1 after one whose middle lies in a smaller one, which has its name
-    there."""
+    """The bands (names by language, first token, the one behind the last) as lists for the page's script; a 1 follows
+    in one whose middle lies in a smaller band, whose name is written there."""
 
     def covers(inner: tuple[Mapping[str, str], int, int], first: int, behind: int) -> bool:
         """Whether a band is smaller than this one and holds its middle."""
@@ -448,7 +457,8 @@ def _band_entries(bands: Bands) -> list[list[Any]]:
 
 
 def words(tokens: Sequence[Token]) -> list[list[str | int]]:
-    """Each token as a word, whether it follows the one before without a space, and whether it is none of the text's."""
+    """A row of each token for the page's script: its text, 1 if it follows the one before without a space else 0, and 1
+    if it is a special token else 0."""
     rows: list[list[str | int]] = []
     end: tuple[int | None, int] | None = None
     for token in tokens:
@@ -459,8 +469,9 @@ def words(tokens: Sequence[Token]) -> list[list[str | int]]:
 
 
 def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
-    """Both texts of a comparison word beside word: for each column the place in either run, the word itself where the
-    run is not of it, or nothing. Words that took each other's place share a column.
+    """The words of both texts of a comparison, aligned in columns: for A and B each the position in the run, or the
+    word itself (as of `words`) where the run does not hold it, or None. Words that took each other's place share a
+    column. Empty for a page of one run.
     """
     if page.pairs is None:
         return []
@@ -514,7 +525,8 @@ MOST_PARTS = 12
 
 
 def _why_entry(document: WhyDocument) -> dict[str, Any]:
-    """Why a link has its weight as the page's script knows it."""
+    """An explanation of a link's weight (as of `attn why`) for the page's script: its score, and the largest parts of
+    the query and of the key."""
     link = document.link
     sides = [ranked_parts(document, side) for side in ("query", "key")]
     added: dict[tuple[int, int], float] = {}
@@ -536,12 +548,13 @@ def _why_entry(document: WhyDocument) -> dict[str, Any]:
 
 
 def why_size(documents: Sequence[WhyDocument]) -> int:
-    """Bytes that the parts of these links take in a page."""
+    """How many bytes these explanations of links (as of `attn why`) take in a page."""
     return sum(len(as_json(_why_entry(document)).encode()) for document in documents)
 
 
 def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
-    """A part of a side, "query" or "key", as the page's script knows it. value: what it adds."""
+    """A part of the query's or the key's vector, as `side` says, for the page's script. value: what it adds to the
+    score."""
     token = source_of(part, document)
     source = "" if token is None else f" ← {label(token[0].text)}{token[1]}"
     is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
@@ -555,7 +568,7 @@ def _part_entry(part: WhyPart, value: float, side: str, document: WhyDocument) -
 
 
 def _lens_entry(document: LogitsDocument) -> dict[str, Any]:
-    """What each layer would say next as the page's script knows it."""
+    """The logit lens of a document (what each layer would predict as next token) for the page's script."""
     rows = [
         {
             "l": row.layer, "stage": row.stage.replace(" ", "_"), "rank": row.rank, "p": row.probability,
@@ -599,7 +612,7 @@ def page_of(
     option: str = "",
     reasons: Sequence[WhyDocument] = (),
 ) -> Page | None:
-    """The page of what a document holds; None for one that tells of no head alone.
+    """The page of the heads that a document is about; None for one that says nothing of single heads.
 
     Args:
         document: of any kind.
@@ -653,8 +666,8 @@ LEFTWARD = re.compile(rf"{LETTERS}+(?:\s+{LETTERS}+)*")
 
 
 def answer_of(document: Document) -> Answer:
-    """What a document's screen answers in words, by language, with what is to be said of unknown words; empty for a
-    kind that has no answer of its own."""
+    """The sentences that a document's screen answers with, by language and in pieces (see `split_claims`), and those on
+    unknown words; empty for a kind that has no answer of its own."""
     answer = screen_of(document.schema).sentences
     if answer is None:
         return {}
@@ -705,7 +718,8 @@ def compared_page(
 
 
 def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]) -> list[str | tuple[str, str]]:
-    """A sentence whose claims lead to words of a page that has only those at `places`."""
+    """A sentence, in pieces of `split_claims`, whose claims lead to positions in a page that has only the words at
+    `places`; a position of any other word is dropped."""
 
     def move(match: re.Match[str]) -> str:
         """The place in the page of a word of the whole text; nothing for a word that is not there."""
@@ -718,7 +732,8 @@ def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]
 
 
 def start_of(document: Document) -> Mapping[str, str]:
-    """What the page of a document shows first: its view, and the head and words that it is about."""
+    """What the page of a document shows first, as of `Page.start`: the view, head, query and key that it is about;
+    empty for what every page begins with."""
     match document:
         case FindDocument():
             return {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
@@ -735,7 +750,8 @@ def start_of(document: Document) -> Mapping[str, str]:
 
 
 def _strongest_effect(document: AblateDocument | PatchDocument | LogitsDocument) -> dict[str, str]:
-    """The head that does most, and the link to show of it by what the document itself knows."""
+    """The head of the largest effect and the query and key to show of it, as of `Page.start`; without single heads the
+    query alone, or nothing."""
     heads = next((effects.heads for effects in effects_of(document)), ())
     if not heads:
         is_mean = not isinstance(document, AblateDocument) or isinstance(document.place, str)
@@ -746,8 +762,8 @@ def _strongest_effect(document: AblateDocument | PatchDocument | LogitsDocument)
 
 
 def effects_of(document: Document) -> list[PageEffects]:
-    """What a document of effects says of its heads, measure by measure; nothing for another document, nor for one that
-    tells of no head alone, or only of heads that look at another text."""
+    """What a document of ablation, patching or logits says of its single self-attention heads, an entry for each
+    measure; empty for any other document or without such heads."""
     effects: list[PageEffects] = []
     match document:
         case AblateDocument():
@@ -771,7 +787,8 @@ def effects_of(document: Document) -> list[PageEffects]:
 
 
 def _ablated_heads(document: AblateDocument, name: Reading) -> list[HeadEffect]:
-    """What each head that looks at the text itself changes, in one reading of a measure."""
+    """Each self-attention head of an ablation: layer, head, what it changes in the measure `name`, what a random change
+    of the same size does, and the weight of the link."""
     heads: list[HeadEffect] = []
     for row in document.effects:
         if row.attention == "self":

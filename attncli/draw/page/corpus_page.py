@@ -84,7 +84,8 @@ SCRIPTS, SHEETS = ("numbers", "dom", "scatter", "corpus"), ("corpus",)
 
 
 def metrics_of(document: ScanDocument) -> list[str]:
-    """The names of a scan's metrics that its page shows: no single offsets, and what taking heads away changes."""
+    """The names of the metrics of a scan that its page shows: all but those of single offsets, and the effect of
+    ablation if it was measured."""
     if not document.heads:
         return []
     names = [name for name in document.heads[0].metrics if not name.startswith("offset")]
@@ -92,7 +93,8 @@ def metrics_of(document: ScanDocument) -> list[str]:
 
 
 class PageExample(NamedTuple):
-    """A text that a page shows of a head. stratum: `STRONGEST`, a decile from 1 to 10, or `ANY`."""
+    """A text that a page shows as an example of a head and a metric. stratum: why it was chosen: `STRONGEST`, the
+    decile of its value from 1 to 10, or `ANY` for any text."""
 
     metric: str
     stratum: int
@@ -103,7 +105,8 @@ class PageExample(NamedTuple):
 
 
 class Density(NamedTuple):
-    """How many examples a page holds of each head and metric. deciles: of which there is one each."""
+    """How many examples a page holds of each head and metric: the strongest, one of each of these deciles, and some of
+    any value."""
 
     strongest: int
     deciles: tuple[int, ...]
@@ -141,7 +144,8 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
 
 
 def density_of(documents: Sequence[ScanDocument]) -> int:
-    """The place of the fullest density whose page is about as large as `BUDGET` at most."""
+    """The index in `DENSITIES` of the fullest one whose page is estimated to be at most `BUDGET` bytes; the last if
+    none is."""
     for place, density in enumerate(DENSITIES):
         if sum(map(_page_size, documents, [density] * len(documents))) <= BUDGET:
             return place
@@ -162,8 +166,9 @@ def _page_size(document: ScanDocument, density: Density) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PageScan:
-    """A scan to show on a page. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head).
-    An example without them is shown unshaded. alike: the heads most like each head, by (layer, head)."""
+    """A scan to show on a page. tokens: of the examples' texts, by (file, line); looks: the query and its weights that
+    shade an example, by (file, line, layer, head); without them it is unshaded. alike: the heads most like each head,
+    by (layer, head)."""
 
     document: ScanDocument
     tokens: Mapping[tuple[int, int], Sequence[Token]]
@@ -172,7 +177,8 @@ class PageScan:
 
 
 def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = None) -> bytes:
-    """The page. density: the place of the fullest in `DENSITIES` to try; None for what the documents' sizes tell."""
+    """The HTML page of these scans with as many examples as fit `BUDGET`. density: the index in `DENSITIES` to begin
+    with; None for the one that the documents' sizes suggest."""
     first = density_of([scan.document for scan in scans]) if density is None else density
     for place in range(first, len(DENSITIES)):
         page = _page_of_density(scans, lang, place)
@@ -251,8 +257,7 @@ def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
 
 
 def tails(paths: Sequence[str]) -> list[str]:
-    """What tells files apart: their paths below the folder that holds them all. Where that lies on this machine is
-    nothing for a page."""
+    """The files' paths below the folder that holds them all, so that a page does not tell where that lies."""
     parsed = [path_of(path) for path in paths]
     if len({(path.is_absolute(), type(path), path.anchor) for path in parsed}) != 1:
         return [last_part(path) for path in paths]
@@ -265,7 +270,8 @@ def tails(paths: Sequence[str]) -> list[str]:
 
 
 class _SharedTexts:
-    """What all heads of a page refer to, once each: texts, tokens. is_bare: whether a text comes without its tokens."""
+    """The texts and token labels of a page, kept once each and referred to by their index. is_bare: whether any text
+    comes without its tokens."""
 
     def __init__(self) -> None:
         self._text_places: dict[tuple[int, int, int], int] = {}
@@ -297,8 +303,8 @@ class _SharedTexts:
 
 
 def page_number(value: float | None) -> float | None:
-    """A number with a digit more than the page shows of it, for its picture. The page rounds again: where that would
-    tell another last digit than the number itself has, this is off the middle by one."""
+    """A number rounded to one digit more than the page shows, and moved by one in that digit where rounding it again
+    would not give what rounding the number itself gives. None stays None."""
     if value is None:
         return None
     digits = 4 if abs(value) >= 0.01 else 5
@@ -366,7 +372,8 @@ def _metric_numbers(head: ScanHead, name: str) -> list[float | None] | None:
 
 
 def _label_entries(head: ScanHead) -> list[list[Any]]:
-    """The labels that a head has earned, or nearly: name, score, interval, share of texts, and whether it is earned."""
+    """The labels of a head that it has earned, or nearly: name, score, interval (low, high), share of texts as text, 1
+    if borderline, 1 if earned, and the threshold."""
     return [
         [
             f"{metric.name} {metric.detail}" if metric.detail else metric.name, page_number(metric.score),
@@ -379,7 +386,8 @@ def _label_entries(head: ScanHead) -> list[list[Any]]:
 
 
 def _why_entry(head: ScanHead) -> dict[str, Any] | None:
-    """Why a head looks where it looks most: the largest parts of either side, with their shares and intervals."""
+    """The parts of queries and keys that most explain a head's strongest links, with their shares and intervals, for
+    the page's script; None where this was not measured."""
     if not isinstance(head.why, ScanWhy):
         return None
     sides = []
@@ -398,7 +406,8 @@ def _why_entry(head: ScanHead) -> dict[str, Any] | None:
 
 
 def _alike_entry(alike: AlikeHeads | None) -> list[Any] | None:
-    """The heads most like a head, by what they do and by their weights, with their distances."""
+    """The heads most like a head, as texts compared, (layer, head, distance) by attention weights, (layer, head,
+    similarity) by parameters, and the similarity of random ones; None where unknown."""
     if alike is None:
         return None
     sides = [

@@ -96,7 +96,7 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
 
 
 def table_part(document: Document) -> tuple[str, dict[str, Message]]:
-    """A document's table as HTML, to be opened and taken along, and the words beside it by their names."""
+    """A document's table as HTML, folded and with a button that saves it, and the words of these by their names."""
     rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
     columns, body = (rows[0], rows[1:]) if rows else ((), [])
     table = TABLE.format(
@@ -121,7 +121,7 @@ TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"
 
 
 def without_places(part: AnyPart) -> AnyPart:
-    """A document without where its files lie on this machine: that is nothing for a page. Their names stay."""
+    """A document with every path cut to its last part, so that a page does not tell where files lie on this machine."""
     changes = {
         name: _without_place(getattr(part, name), may_be_path=name not in TEXTS) for name in part.__struct_fields__
     }
@@ -130,7 +130,8 @@ def without_places(part: AnyPart) -> AnyPart:
 
 
 def _without_place(value: Any, *, may_be_path: bool) -> Any:
-    """A member without paths, itself where it has none. may_be_path: whether its texts may say where something lies."""
+    """A document's member with its paths cut to their last parts; itself where it has none. may_be_path: whether its
+    texts may be paths."""
     match value:
         case Struct():
             return without_places(value)
@@ -164,8 +165,8 @@ def _without_answer(screen: Lines, answer: Lines) -> Lines:
 
 
 def _figure(document: Document, lang: str, answer: str) -> str:
-    """The figure in the colours of both themes, as images that reach nothing; "" for a document whose shape is its
-    text. answer: what it is called for those who do not see it."""
+    """A document's figure as HTML, embedded in light and in dark colours; "" for a kind of document without one, or
+    with nothing to draw. answer: the text in place of the image for those who do not see it."""
     sources = []
     for theme in (LIGHT, DARK):
         try:

@@ -39,7 +39,8 @@ SKELETON = """\
 
 
 def check_site(folder: Path) -> None:
-    """Raise UsageError where a folder's index is none that this wrote: it would take its place."""
+    """Raise UsageError where the folder is a file, or holds an index.html that attn did not write, which would be
+    replaced."""
     if is_there(folder) and not folder.is_dir():
         raise UsageError("--site is a file", where=str(folder), expected="a folder, or a new one's name")
     index = folder / INDEX
@@ -57,7 +58,8 @@ def check_site(folder: Path) -> None:
 def write_site(
     scans: Sequence[ScanDocument], folder: Path, shade: Callable[[ScanDocument, int], PageScan], *, lang: str
 ) -> list[Path]:
-    """Write the site and return its files. shade: makes of a document what its page needs, at a density of examples.
+    """Write a site of scans (an index, a page and a JSON file of each, a page of all) to a folder, and return its
+    files. shade: makes of a document what its page needs, for an index in `DENSITIES`.
 
     Raises UsageError where the folder's index is not this program's.
     """

@@ -127,7 +127,7 @@ def steps_page(page: StepsPage) -> bytes:
 
 
 def _first_head(page: StepsPage) -> int:
-    """The place of the first head that the answer names; the first of all where it names none."""
+    """The index in `page.heads` of the first head that the notes name; 0 where they name none."""
     places = {place: index for index, place in enumerate(page.heads)}
     answers = [getattr(note, "values", {}) for note in page.notes]
     return next(
