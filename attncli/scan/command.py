@@ -128,7 +128,8 @@ class RunningOptions:
 
 
 def engine_of(options: RunningOptions, environment: Environment) -> Engine:
-    """Where shards are computed, as the options say. Raises UsageError for an engine that there is not."""
+    """The engine that computes a scan's shards (slices of the corpus), as `--engine` and `--workers` say: worker
+    processes here or a Ray cluster. Raises UsageError for an unknown engine."""
     name, _, address = options.engine.partition(":")
     if name == "ray":
         from attncli.scan.engines import RayCluster
@@ -264,24 +265,26 @@ def _model_and_corpus(words: list[str], model: str | None) -> tuple[str, list[st
 
 
 class _Counter:
-    """How far a scan has come: the texts that are done, and the shards that were given up."""
+    """How far a running scan has come, for its progress bar: how many texts are done, and how many shards failed for
+    good."""
 
     def __init__(self) -> None:
         self._all, self._start_time, self._done, self._failed = 1, time.monotonic(), 0, 0
         self.tell: Callable[[float], None] = lambda share: None
 
     def on_plan(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
-        """Begin to count texts and time. shards: those to do."""
+        """Begin to count texts and time. shards: the numbers of those still to do."""
         self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
         self._start_time = time.monotonic()
 
     def add(self, texts: int) -> None:
-        """Count so many more texts as done, and tell the share."""
+        """Add `texts`, the number of texts done since the last call, and report the share of the corpus done, 0 to
+        1."""
         self._done += texts
         self.tell(min(self._done / self._all, 1.0))
 
     def on_shard(self, shard: ShardOutcome) -> None:
-        """Count a shard that failed."""
+        """Count the shard as failed if its outcome has a reason; shards that succeeded are not counted."""
         self._failed += bool(shard.reason)
 
     def progress_text(self) -> str:
@@ -312,7 +315,8 @@ def _check_measures(measure: StatisticsOptions) -> None:
 
 
 def _scan_request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
-    """What the options ask of a scan. Raises UsageError, InputError for a file of metrics."""
+    """The `ScanRequest` that the command's options stand for. Raises UsageError, InputError for a bad file of
+    metrics."""
     from attncli.measure.metric_file import load_metrics
     from attncli.scan.corpus_scan import EVERY_METRIC, USUAL
     from attncli.scan.intake import parse_format
@@ -471,7 +475,8 @@ def show(
 
 
 def _read_scan(folder: Path) -> Scan:
-    """The scan of a folder, as far as it is done."""
+    """The (plan, document) of the scan in a folder; of an unfinished scan the document is computed from the shards that
+    are done."""
     from attncli.scan import plan, report
     from attncli.scan.totals import total
 
@@ -553,7 +558,8 @@ def verify(
 
 
 def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
-    """A plan that finds its files of metrics at these paths: nothing is run that only a scan's folder names.
+    """The plan with its files of metrics, which are Python code, at these paths: only code that the user named is run,
+    never a path that a scan's folder names.
 
     Raises UsageError where one is not named.
     """
@@ -574,7 +580,8 @@ def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> Scan
 
 
 class ScanGroup(CommandGroup):
-    """A group whose default command is the scan itself: `attn scan MODEL CORPUS`; `./show` is a model's folder."""
+    """The command group `attn scan`: a first word that is no subcommand begins a scan, `attn scan MODEL CORPUS`; a
+    model's folder called "show" is written `./show`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -604,7 +611,8 @@ scan_app.info.cls = ScanGroup
 
 
 def _write_page(environment: Environment, scans: Sequence[Scan], file: Path, lang: str) -> None:
-    """Write the page of scans. Without a scan's model its sentences are not shaded, and the page says so."""
+    """Write one HTML page about these scans to `file`. Where a scan's model cannot be loaded, its texts are not shaded
+    by weights, and the page says so."""
     from attncli.draw.page.corpus_page import density_of, scan_page
 
     density = density_of([document for _, document in scans])
@@ -614,7 +622,7 @@ def _write_page(environment: Environment, scans: Sequence[Scan], file: Path, lan
 
 
 def _write_site(environment: Environment, scans: Sequence[Scan], site: Path, lang: str) -> None:
-    """Write the site of scans."""
+    """Write a folder for a web server to `site`: an index, and of each scan a page and its JSON."""
     from attncli.draw.page.site import write_site
 
     plans = {id(document): plan for plan, document in scans}
@@ -628,7 +636,8 @@ def _write_site(environment: Environment, scans: Sequence[Scan], site: Path, lan
 
 
 def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
-    """The model of a scan. Raises InputError where another one has its name now."""
+    """The model that a scan was made with, loaded by the plan's name for it. Raises InputError where that name now
+    stands for other weights."""
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan.plan import check_model, model_digest
 
@@ -640,7 +649,8 @@ def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
 
 
 def _shade_metric_texts(environment: Environment, scan: Scan, place: tuple[int, int], metric: str | None) -> Shading:
-    """Where a head looks in the texts that its screen shows of a metric."""
+    """The attention weights of one head, `place` (layer, head), in the texts that its screen shows for a metric, as
+    `shading` gives them; runs the model. metric: None for the first."""
     from attncli.scan.sampled_texts import shading, texts_of_metric
 
     plan, document = scan
@@ -650,7 +660,7 @@ def _shade_metric_texts(environment: Environment, scan: Scan, place: tuple[int, 
 
 
 def _heads_most_like(environment: Environment, scan: Scan, place: tuple[int, int]) -> AlikeHeads:
-    """The heads most like the one at this (layer, head), over the texts of its sample."""
+    """The heads most like the one at `place` (layer, head), over the texts sampled for it; runs the model."""
     from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
     plan, document = scan
@@ -666,7 +676,9 @@ PAGE_TEXTS = 16
 
 
 def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
-    """A scan for a page: its examples shaded, and the heads most like each head, where its model is at hand."""
+    """What a page needs of a scan: its document, its examples' attention weights, and the heads most like each head;
+    the document alone where the model cannot be loaded. density: how many examples per head, an index of
+    `DENSITIES`."""
     from attncli.draw.page.corpus_page import PageScan
     from attncli.scan.sampled_texts import alike_heads, sampled_texts
 
@@ -683,7 +695,8 @@ def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
 
 
 def _shade_examples(environment: Environment, scan: Scan, density: int, model: Model) -> Shading:
-    """Where each head looks in the examples that a page of this density shows of it."""
+    """Each head's attention weights in the examples that a page shows of it, as `shading` gives them; runs the model.
+    density: how many examples per head, an index of `DENSITIES`."""
     from attncli.draw.page.corpus_page import DENSITIES, examples_of
     from attncli.scan.sampled_texts import shading
 

@@ -55,7 +55,8 @@ def scan_corpus(
     on_shard: Callable[[ShardOutcome], None] = ignore,
     on_document: Callable[[ScanDocument], None] = ignore,
 ) -> ScanDocument | None:
-    """Scan a corpus: means with intervals, labels, strongest examples and links of every head.
+    """Scan a corpus and return its document: of every head means with intervals, labels, strongest examples and links;
+    None while other parts of the scan are unfinished.
 
     What is done stays in the folder; the same call again goes on where it ended. Worker processes start this program
     anew, so a script that scans does so below `if __name__ == "__main__":`.
@@ -153,7 +154,8 @@ def scan_corpus(
 
 
 def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputError:
-    """That all records of a corpus were left out, and why."""
+    """The InputError, returned and not raised, that all records of a corpus were left out, with the reasons. skipped:
+    how many records, by reason."""
     reason = max(skipped, key=skipped.__getitem__)
     expected = message("texts, as --format says")
     if reason == "long":

@@ -65,7 +65,7 @@ class PlanPart(Part, frozen=True, kw_only=True):
     ] = UNSET
 
     def model_with_adapters(self, model: str) -> str:
-        """The model under this name, and the folders of what is merged into it."""
+        """The name `model`, followed by " + " and the folder name of each adapter merged into it."""
         return " + ".join([model, *(Path(adapter).name for adapter in self.adapters or ())])
 
 
@@ -321,7 +321,8 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless every head has the metrics of the first, and examples are texts that are there."""
+        """Yield (field, message) for each head with other metrics than the first head, and each example that names a
+        text which is not there."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():
                 yield f"heads[{number}].metrics", message("other metrics than those of the first head")

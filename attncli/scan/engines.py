@@ -45,8 +45,9 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """A scan as engines see it. folder: of the scan. model: what the workers load: a name or folder. part: told in
-    temporary files' names. progress: told texts as they are done, by any worker."""
+    """What an engine needs to know to compute shards. folder: of the scan. model: the name or folder that workers load.
+    part: written into temporary files' names. progress: called with the number of texts done since its last call, by
+    any worker."""
 
     plan: ScanPlan
     folder: Path
@@ -56,7 +57,8 @@ class Job:
 
 
 class Engine(Protocol):
-    """Where shards are computed. Each shard's files are in the folder when it has ended well."""
+    """What computes shards, such as processes on this machine or a Ray cluster. Each shard's files are in the scan's
+    folder when it has ended well."""
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         """Compute the shards and yield each once, in any order. Closing the iterator ends all work at once."""
@@ -67,7 +69,8 @@ LAST_WORDS = 400
 
 
 class _Process:
-    """A running worker. errors: the file of its last words. shard: what it computes now, None for nothing."""
+    """A running worker process. errors: the file that its standard error goes to. shard: the number of the one it
+    computes now, None while idle."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self.process, self.errors = process, errors
@@ -75,7 +78,8 @@ class _Process:
         self.buffer = b""
 
     def say(self, word: str) -> None:
-        """Write a command to the worker's pipe."""
+        """Send one line to the worker: the corpus's paths at first, then a shard's number or `STOP`. A worker that has
+        died is no error here."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has died, which its other pipe tells
             self.process.stdin.write(f"{word}\n".encode())
@@ -83,13 +87,14 @@ class _Process:
 
 
 class LocalWorkers:
-    """Runs `workers` processes, one thread each."""
+    """The engine that runs up to `workers` processes on this machine, one thread each."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards. A shard whose worker dies is computed again, `TRIES` times in all."""
+        """Compute the shards, yielding the outcome of each. A shard whose worker dies is computed again, `TRIES` times
+        in all."""
         remove_leftovers(job.folder, job.part)
         waiting, deaths = list(shards)[::-1], Counter[int]()
         selector = selectors.DefaultSelector()
@@ -132,7 +137,7 @@ class LocalWorkers:
             remove_leftovers(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
-        """A new worker, which has been told where the files of the corpus are."""
+        """Start a worker process, and send it the paths of the corpus's files."""
         errors = _open_last_words(job.folder)
         process = subprocess.Popen(
             [sys.executable, "-m", "attncli.scan.worker_process", str(job.folder), job.model, job.part],
@@ -146,7 +151,8 @@ class LocalWorkers:
         return worker
 
     def _read_answers(self, job: Job, worker: _Process, data: bytes) -> Iterator[ShardOutcome]:
-        """What became of the shards that a worker's answers, as far as they have come, tell to be over."""
+        """Yield the outcome of each shard that `data`, bytes just read from a worker's output, reports as finished;
+        texts that it reports as done go to `job.progress`."""
         *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
@@ -158,7 +164,8 @@ class LocalWorkers:
             yield ShardOutcome(answer["shard"], reason, texts, tokens)
 
     def _report_death(self, worker: _Process, deaths: Counter[int]) -> ShardOutcome | None:
-        """What is said of a dead worker's shard: nothing as long as it may be tried again."""
+        """The failed outcome of a dead worker's shard; None where it had no shard, or the shard may be tried again.
+        deaths: by shard, counted up here."""
         status = worker.process.wait()
         with worker.errors as errors:
             errors.seek(0)
@@ -175,7 +182,8 @@ class LocalWorkers:
 
 
 def _open_last_words(folder: Path) -> IO[bytes]:
-    """A new file for what a worker says as it dies, in the scan's folder, or elsewhere where that cannot be written.
+    """A new temporary file for a worker's standard error, in the scan's folder, or elsewhere where that cannot be
+    written.
 
     It has no name: whatever ends this process leaves none behind. Raises AttnError where there is no room for one.
     """
@@ -203,7 +211,7 @@ class Actor:
         self._worker: Any = None
 
     def shard(self, number: int) -> tuple[int, str, int, int]:
-        """A shard's number, why it failed ("" for done), its texts and tokens."""
+        """Compute shard `number` and commit it. Returns (number, why it failed or "" for done, texts, tokens)."""
         try:
             if self._worker is None:
                 self._worker = make_worker(*self._worker_arguments)
@@ -214,9 +222,9 @@ class Actor:
 
 
 class RayCluster:
-    """Runs actors of a Ray cluster. address: of a running one, "auto" for the one that this machine belongs to, "local"
-    to start one here. workers: how many actors, at most one per processor but one; 0 for as many. note: is told where
-    they are fewer than was asked for."""
+    """The engine that runs actors (worker processes) of a Ray cluster. address: of a running one, "auto" for the one
+    that this machine belongs to, "local" to start one here. workers: how many actors, at most one per processor but
+    one; 0 for as many. note: called with a message where they are fewer than was asked for."""
 
     def __init__(self, address: str, workers: int, note: Callable[[str], None] = ignore) -> None:
         self.address, self.workers, self.note = address, workers, note
@@ -244,7 +252,8 @@ class RayCluster:
             remove_leftovers(job.folder, job.part)
 
     def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
-        """Compute the shards by actors of the cluster that answers."""
+        """Compute the shards by actors of the connected cluster, yielding the outcome of each. ray: the module `ray`,
+        initialised."""
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
         if self.workers > free:
             fewer = message(
@@ -265,7 +274,7 @@ class RayCluster:
         deaths: dict[int, int] = defaultdict(int)
 
         def give(actor: Any) -> None:
-            """Have a worker compute the next waiting shard."""
+            """Have an actor compute the next waiting shard."""
             shard = waiting.popleft()
             running[actor.shard.remote(shard)] = actor, shard
 
@@ -307,7 +316,7 @@ def _check_answers(address: str) -> None:
 
 
 def _no_answer_error(address: str, error: Exception) -> AttnError:
-    """The error for a cluster that is not there."""
+    """The AttnError, returned and not raised, that no Ray cluster answers at this address."""
     return AttnError(
         "no Ray cluster answers at {address}: {error}",
         hint="ray start --head, or --engine ray:local",
@@ -318,7 +327,7 @@ def _no_answer_error(address: str, error: Exception) -> AttnError:
 
 @dataclass(frozen=True)
 class ScanPart:
-    """One of `count` parts of a scan that run side by side; number counts from 1."""
+    """One of `count` parts of a scan that run side by side, each computing its own shards; `number` counts from 1."""
 
     number: int = 1
     count: int = 1
@@ -350,9 +359,9 @@ def parse_part(text: str) -> ScanPart:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run of a scan came to. totals: of all shards that are done, None where other parts still have some to do.
-    failed_shards: those that were given up in this run; elsewhere: in those of other parts. computed_count: how many
-    were done in it. recomputed_shards: those whose files were found broken."""
+    """What one run of a scan did. totals: over all shards, None where other parts still have some to do. failed_shards:
+    those given up in this run; elsewhere: those given up by other parts. computed_count: how many shards this run
+    computed. recomputed_shards: those whose files could not be read and were computed again."""
 
     totals: Totals | None
     failed_shards: list[ShardOutcome] = field(default_factory=list)
@@ -371,7 +380,7 @@ def run(
     progress: Callable[[int], None] = ignore,
     on_shard: Callable[[ShardOutcome], None] = ignore,
 ) -> Outcome:
-    """Compute what is missing of a scan's part, then add up everything if nothing is missing any more.
+    """Compute the missing shards of one part of a scan, then add up all shards if no part has any left to do.
 
     progress: told texts as they are done; on_shard: told what became of each shard.
     """
@@ -398,7 +407,7 @@ def run(
 
 
 def remaining_shards(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
-    """The shards of a part that are not done."""
+    """The numbers of a part's shards that are not done, ascending."""
     return [shard for shard in part.shards(range(len(plan.shards))) if not is_done(folder, shard)]
 
 
@@ -409,7 +418,8 @@ TOLERANCE = 1e-5
 
 
 def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) -> ScanVerifyDocument:
-    """The `attn.scan_verify/1` document of `count` seeded shards of a scan, computed again.
+    """Compute `count` finished shards of a scan again, drawn by its seed, and return the `attn.scan_verify/1` document
+    that compares them with their files.
 
     Raises InputError where nothing is done.
     """
@@ -440,7 +450,7 @@ def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) ->
 
 
 def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
-    """`count` of the shards, drawn by the seed, ascending; all where there are no more."""
+    """`count` of the done shards' numbers, drawn by the seed, ascending; all where there are no more."""
     if count >= len(done_shards):
         return list(done_shards)
     order = np.argsort(integers(seed, "verify", len(done_shards)), kind="stable")[:count]
@@ -448,7 +458,8 @@ def draw_shards(done_shards: Sequence[int], count: int, seed: int) -> list[int]:
 
 
 def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardState) -> VerifiedShard:
-    """How far a shard computed again is from its file."""
+    """Whether a shard computed again has the same bits and counts of texts as its file, and how far its means differ at
+    most, relative to 1 + |mean|."""
     same = committed_state.arrays.keys() == new_state.arrays.keys() and all(
         np.array_equal(array, new_state.arrays[name]) for name, array in committed_state.arrays.items()
     )

@@ -41,8 +41,9 @@ COUNTED = ("counts", "texts", "squares")
 
 
 class LinkCounts:
-    """Pairs of one head. codes: ascending; counts: of `COUNTED`, [what, pair]. lost_count: how often a pair may have
-    come that is not there, or more often than is told."""
+    """How often one head's strongest links join each pair of (query token, key token). codes: pairs as query id · 2³² +
+    key id, ascending; counts: of `COUNTED`, [what, pair]. lost_count: by how much any pair's count may be too low, or a
+    pair that is not there have come, because pairs were dropped."""
 
     def __init__(self) -> None:
         self.codes: Ints = np.zeros(0, np.int64)
@@ -50,7 +51,7 @@ class LinkCounts:
         self.lost_count = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
-        """Add pairs, ascending and each once, with their counts [what, pair]."""
+        """Add counts [what, pair] of pairs. codes: the pairs, ascending and each once."""
         if not self.codes.size:
             self.codes, self.counts = codes, counts
             return
@@ -62,8 +63,8 @@ class LinkCounts:
         self.counts = np.insert(self.counts, places[new], counts[:, new], 1)
 
     def prune(self, most: int) -> int:
-        """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the largest count that is
-        let go of, 0 for none."""
+        """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the largest count among
+        those dropped, 0 where none were."""
         if self.codes.size <= most:
             return 0
         order = np.lexsort((self.codes, -self.counts[0]))
@@ -74,7 +75,8 @@ class LinkCounts:
 
 
 def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
-    """The different pairs of links, ascending, and their counts of `COUNTED`, [what, pair].
+    """The distinct (query token, key token) pairs among links, as ascending codes, and their counts of `COUNTED`,
+    [what, pair].
 
     links: each as `PLACE_BITS` tells. ranks: of each place, where its id stands among `ids`, which ascend.
     """
@@ -92,23 +94,26 @@ def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
 
 
 def distinct_pairs(heads: int) -> int:
-    """How many pairs of each of so many heads are counted at once."""
+    """How many distinct pairs of tokens are kept for each head while a shard is counted, where the model has so many
+    heads in all."""
     return min(DISTINCT, max(MOST_DISTINCT // max(heads, 1), KEPT))
 
 
 def pairs_memory(heads: int) -> int:
-    """Bytes that the links and pairs of so many heads take at most while they are counted."""
+    """Bytes that counting links takes at most, for a model of so many heads in all."""
     return 8 * (PENDING + heads * 2 * distinct_pairs(heads) * (1 + len(COUNTED)))
 
 
 def mask_places(spec: Spec) -> tuple[int, ...]:
-    """The number of each layer's mask among the model's different masks, in the order of layers."""
+    """For each layer in order, the index of its attention mask among the model's distinct masks, numbered by first
+    appearance."""
     names = [repr(block.attention.mask) for block in spec.blocks]
     return tuple(list(dict.fromkeys(names)).index(name) for name in names)
 
 
 class ShardLinks:
-    """Counts a shard's links. starts: the first head of each layer, and how many there are."""
+    """Counts which pairs of tokens the strongest links of a shard's query rows join, for each head. starts: the number
+    of each layer's first head, then the number of all heads."""
 
     def __init__(self, spec: Spec, starts: Ints) -> None:
         self._starts, self._of_layer = starts, mask_places(spec)
@@ -126,8 +131,8 @@ class ShardLinks:
         self._texts: dict[int, str] = {}
 
     def begin(self, batch: Sequence[Sequence[Token]]) -> Ints | None:
-        """Begin a batch, whose rows are counted: the places of its tokens' ids [text, token]; None where they have no
-        ids."""
+        """Begin a batch and count its tokens: returns a number of each token's id for `add`, [text, token]; None where
+        a token has no id."""
         ids = [[NOBODY if token.id is None else token.id for token in tokens] for tokens in batch]
         table = np.array(ids, np.int64)
         if (table < 0).any():
@@ -157,7 +162,8 @@ class ShardLinks:
         return np.array(places, np.int64)[where]
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
-        """Count a layer's strongest keys [text, head, query] of the batch whose tokens have these `places`."""
+        """Record a layer's strongest links, from `keys` [text, head, query], the key position of each row's largest
+        weight. places: what `begin` returned for the batch."""
         choosing = self._choosing[self._of_layer[layer]]
         if not choosing.any():
             return
@@ -170,7 +176,7 @@ class ShardLinks:
         self._sizes[layer] += size
 
     def _count_held_links(self) -> None:
-        """Count the links that are held, and begin anew to number their tokens and texts."""
+        """Add the links recorded so far to the heads' counts, and empty the buffer."""
         ids = np.array(list(self._places), np.int64)
         order = np.argsort(ids)
         ranks = np.empty_like(order)
@@ -214,7 +220,7 @@ class ShardLinks:
         }
 
     def token_texts(self, pairs: Ints) -> list[tuple[int, str]]:
-        """The texts of the tokens of pairs that are kept."""
+        """(id, text) of each token in these pair codes, ascending by id; `NOBODY` entries are skipped."""
         kept_pairs = pairs[pairs != NOBODY]
         numbers = {*(kept_pairs >> SHIFT).tolist(), *(kept_pairs & ((1 << SHIFT) - 1)).tolist()}
         return [(number, self._texts[number]) for number in sorted(numbers)]
@@ -222,14 +228,15 @@ class ShardLinks:
 
 @lru_cache(64)
 def choosing_rows(mask: Mask, count: int) -> Bools:
-    """Which of `count` queries see two keys or more in every head, [query]: others have nothing to choose."""
+    """Which of `count` queries see two keys or more in every head, booleans [query]; the others have no choice of where
+    to look."""
     return np.asarray((sight_of(mask, count).count >= 2).all(0))
 
 
 @lru_cache(64)
 def even_weight(mask: Mask, count: int) -> Ints:
-    """The weight that each of `count` keys gets in all if every row that chooses is even over what it sees, [key], in
-    multiples of 2⁻²⁴; the mean over heads where they see different keys."""
+    """The weight that each of `count` keys receives, summed over the rows that see two keys or more, if every such row
+    spreads its weight evenly: [key], in multiples of 2⁻²⁴; the mean over heads where they see different keys."""
     sight = sight_of(mask, count)
     visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
     spread: Floats = visibility / np.maximum(sight.count, 1)[..., None]
@@ -237,9 +244,10 @@ def even_weight(mask: Mask, count: int) -> Ints:
 
 
 class PairCount(NamedTuple):
-    """How often a head's rows of one token link another most strongly. query, key: ids. most: the most that `links` can
-    be. squares: of the texts' numbers of links. chance: links, were each row with the query's token to draw its key as
-    tokens are drawn when all rows are even over what they see."""
+    """How often a head's query rows with one token have their largest weight on another token. query, key: token ids.
+    links: how often; most: an upper bound on it, as shards keep only frequent pairs. texts: with one such link at
+    least. squares: sum of the squares of the texts' numbers of links. chance: the links to expect if each row with the
+    query's token drew its key as often as even attention looks at each token."""
 
     query: int
     key: int
@@ -251,7 +259,7 @@ class PairCount(NamedTuple):
 
 
 class TotalLinks:
-    """The links of all shards, which are taken in their order."""
+    """The counts of pairs of tokens over all shards, which are added in their order."""
 
     def __init__(self) -> None:
         self._heads: list[LinkCounts] = []
@@ -261,7 +269,8 @@ class TotalLinks:
         self.texts: dict[int, str] = {}
 
     def add_shard(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
-        """Add the pairs and counts of the next shard. texts: (number, text) of each token that its pairs name."""
+        """Add the arrays that `ShardLinks.arrays` gave for the next shard. texts: (id, text) of each token in its
+        pairs."""
         pairs = arrays["link_pairs"]
         if not self._heads:
             self._heads = [LinkCounts() for _ in pairs]
@@ -287,18 +296,19 @@ class TotalLinks:
 
     @property
     def rows(self) -> int:
-        """Query rows that are counted, of each head of the layers with the most."""
+        """How many query rows each head counts; where layers have different masks, the largest such number."""
         return int(self._rows_of_masks.max(initial=0))
 
     @property
     def _rows_of_masks(self) -> Ints:
-        """How many query rows are counted under each mask."""
+        """How many query rows are counted under each distinct mask, [mask]."""
         every = np.array(list(self._tokens.values()), np.int64)
         rows: Ints = every[:, : every.shape[1] // 2].sum(0) if every.size else np.zeros(1, np.int64)
         return rows
 
     def most_frequent(self, head: int, mask: int, count: int) -> list[PairCount]:
-        """The most frequent pairs of a head. mask: the place of the layer's mask."""
+        """The `count` most frequent pairs of tokens of a head, most frequent first. mask: the index of its layer's
+        mask, as of `mask_places`."""
         counts = self._heads[head]
         order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
         rows, pairs = int(self._rows_of_masks[mask]), []
@@ -313,15 +323,15 @@ class TotalLinks:
         return pairs
 
     def state(self) -> bytes:
-        """The bytes of all pairs and tokens, for the digest of a scan."""
+        """The bytes of all counts, as the scan's digest covers them."""
         parts = [part for head in self._heads for part in (head.codes.tobytes(), head.counts.tobytes())]
         tokens = np.array([[number, *self._tokens[number].tolist()] for number in sorted(self._tokens)], np.int64)
         return b"".join([*parts, self._lost_counts.tobytes(), tokens.tobytes()])
 
 
 def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
-    """Whether a shard's pairs are of tokens that it counts and has the texts of, each once and in order, and none of
-    its counts is below 0."""
+    """Whether the link arrays read from a shard's file are valid: pairs ascending and each once, their tokens counted
+    and among `texts` (ids with a known text), no count below 0."""
     pairs, ids = arrays["link_pairs"].astype(np.int64), arrays["link_tokens"][0].astype(np.int64)
     is_pair = pairs != NOBODY
     codes = pairs[is_pair]

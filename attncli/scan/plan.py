@@ -72,9 +72,9 @@ Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """The model of a plan. name: as asked for. digest, tokenizer: sha256 of the weights with their config and of
-    adapters, and of the tokenizer. adapters: those merged into the weights, each a folder, perhaps with a weight;
-    written only where there are any."""
+    """The model that a scan's plan names. name: as asked for. digest: sha256 of the weights, their config and adapters;
+    tokenizer: sha256 of the tokenizer. heads: how many each layer has. adapters: those merged into the weights, each a
+    folder, perhaps with a weight; written only where there are any."""
 
     name: str
     digest: str
@@ -86,11 +86,11 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which texts count. sample: how many are drawn, 0 for all; threshold: the largest hash that is drawn.
-    duplicates: sha256 of the list of texts left out as repeated, "" where they are kept. over: "skip" or "truncate"
-    texts of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that tells what belongs
-    together. skip_unknown: whether texts with words that the model does not know are left out; written only where they
-    are."""
+    """Which texts of the corpus are counted. sample: how many are drawn, 0 for all; threshold: the largest hash that is
+    drawn. duplicates: sha256 of the list of texts left out as repeated, "" where they are kept. over: "skip" or
+    "truncate" texts of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that groups records,
+    such as by document, for intervals; "" for none. skip_unknown: whether texts with words that the model does not know
+    are left out; written only where they are."""
 
     sample: int = 0
     threshold: int = 2**64 - 1
@@ -103,11 +103,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """What is measured. metrics: names with the version of each formula. find: conditions of links, as written. top:
-    examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …). examples:
-    texts of each decile of a metric. links: of each layer the place of its mask among the different ones, where the
-    strongest links of all rows are counted by their tokens; else empty. metric_files: the files that metrics come
-    from. why: the heads whose strongest links are taken apart, each with the names of its parts."""
+    """What is measured of every head. metrics: (name, version of its formula). find: conditions of the links to keep,
+    as written. top: examples of each head and metric. effects: how heads are removed, and which: ("zero", "L5H11", …).
+    examples: sampled texts of each decile of a metric. links: where pairs of tokens are counted, for each layer the
+    index of its mask among the distinct ones; else empty. metric_files: the files that metrics come from. why: the
+    heads whose strongest links' scores are decomposed, each with the names of the parts."""
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -124,10 +124,10 @@ class MeasurePlan:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """All that a scan's numbers depend on. files, shards: the corpus as it was, and which ranges of it each shard
-    holds. seed: of draws and replicates. isa, torch: the instruction set and the version of torch that it was made
-    with; machines of another set may take part, which each shard tells of itself. repeats: duplicate and induction
-    scores of each head on random repeats, [layer, head, duplicate, induction]."""
+    """All that a scan's numbers depend on, as its folder's plan.json holds it. files: the corpus as it was; shards: the
+    ranges of records of each shard. seed: of draws and bootstrap replicates. isa, torch: the instruction set and the
+    version of torch of the machine that planned it; others may compute shards, which each shard notes. repeats: scores
+    of each head on random repeated tokens, [layer, head, duplicate, induction]."""
 
     schema: str
     version: str
@@ -151,17 +151,17 @@ class ScanPlan:
 
     @property
     def texts(self) -> int:
-        """Records of the corpus, counted with those that hold no text."""
+        """How many records the corpus has, including those that hold no text."""
         return sum(part.count for shard in self.shards for part in shard)
 
     @property
     def heads(self) -> list[tuple[int, int]]:
-        """(layer, head) of every head, in the order of all arrays."""
+        """(layer, head) of every head, in the order of the head axis of all arrays."""
         return [(layer, head) for layer, count in enumerate(self.model.heads) for head in range(count)]
 
     @property
     def places(self) -> list[str]:
-        """Where each file of the corpus is, and then each file of metrics."""
+        """The path of each file of the corpus, then of each file of metrics."""
         return [*(file.path for file in self.files), *(file.path for file in self.measures.metric_files)]
 
     @property
@@ -171,15 +171,15 @@ class ScanPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of all arrays: metrics, with labels the score that no metric is, and the effect of heads."""
+        """The names along the column axis of all arrays: the metrics, then the positional score where heads are
+        labelled, then the effect where heads are removed."""
         measures = self.measures
         return (*self.metrics, *([POSITIONAL] if measures.labels else ()), *([EFFECT] if measures.effects else ()))
 
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
-    """The fields that two plans of one scan have alike. Scores of random repeats follow from the model and may differ
-    in the last bits; a corpus may be named from another folder, its bytes decide; machines of several instruction sets
-    may take part."""
+    """The fields that must be equal in two plans for them to be of one scan: without what may differ, such as the
+    corpus's paths and the machine."""
     values = _plan_fields(plan)
     values.setdefault("torch", "")
     for name in ("isa", "repeats"):
@@ -194,8 +194,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
-    """The fields of the plan's file: choices that came later are there only where they were made. msgspec gives no
-    field that a plan was read without."""
+    """The fields of plan.json, as plain values: newer optional fields are left out where they have their default."""
     values: dict[str, Any] = msgspec.to_builtins(plan)
     for part, name in (("choice", "skip_unknown"), ("model", "adapters"), ("measures", "metric_files")):
         if not values[part].get(name):
@@ -204,7 +203,8 @@ def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
 
 
 def write(plan: ScanPlan, folder: Path) -> ScanPlan:
-    """Put the plan into the folder; the plan that holds is returned, which may have been there before.
+    """Write the plan to the folder, and return the plan that is there then: an earlier one of the same scan is kept,
+    with the corpus's present paths.
 
     The plan that was there is returned with the places that its corpus has now; they take the place of the old ones
     in the folder, so that whoever reads the plan later finds the files.
@@ -235,7 +235,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
 
 
 def _write_to_disk(plan: ScanPlan, path: Path) -> None:
-    """Write a plan to a file that is on the disk then. Raises LimitError for a plan that nobody would read again."""
+    """Write a plan to a file, synced to the disk. Raises LimitError for a plan too large to be read again."""
     raw = msgspec.json.format(msgspec.json.encode(_plan_fields(plan)), indent=1)
     if len(raw) > LARGEST:
         raise LimitError(
@@ -261,7 +261,8 @@ def with_files_at(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
 
 
 def read_plan(folder: Path) -> ScanPlan:
-    """The plan of a scan. Raises InputError where there is none, or it is no plan, or one of other shards."""
+    """The plan in a scan's folder. Raises InputError where there is none, it is no plan, or one of another version of
+    attn."""
     plan, path = _read_plan(folder), folder / NAME
     if plan.schema != SCHEMA:
         raise InputError(
@@ -274,7 +275,8 @@ def read_plan(folder: Path) -> ScanPlan:
 
 
 def _read_plan(folder: Path) -> ScanPlan:
-    """The plan of a scan, which may be one of other shards."""
+    """The plan in a scan's folder, also one of another version of attn. Raises InputError where there is none, or it is
+    no plan."""
     path = folder / NAME
     missing = message("there is no scan here: {strerror}")
     plan = read_json(path, ScanPlan, missing=missing, damaged=message("this is no plan of a scan: {error}"))

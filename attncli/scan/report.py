@@ -143,7 +143,7 @@ def _head_fields(totals: Totals) -> dict[str, Any]:
 
 
 def _unknown_word_warnings(counts: Mapping[str, int]) -> list[str]:
-    """A warning of words that the model does not know; none where it knows all."""
+    """One warning that texts hold words unknown to the model, in a list; an empty list where it knows all."""
     texts, tokens = counts.get("unknown_texts", 0), counts.get("unknown_tokens", 0)
     if not texts:
         return []
@@ -160,8 +160,7 @@ def _unknown_word_warnings(counts: Mapping[str, int]) -> list[str]:
 
 
 def write(document: ScanDocument, folder: Path) -> None:
-    """Rewrite `scan.json`, whole, and at once: it tells of shards that were given up where the command ends in an
-    error for them."""
+    """Replace `scan.json` with this document, unless it holds just that already: whole or not at all."""
     raw = json.encode(document, enc_hook=str)  # a message is its English
     with suppress(AttnError):
         if read_regular(folder / NAME, what=EXPECTED, limit=LARGEST) == raw:
@@ -171,7 +170,7 @@ def write(document: ScanDocument, folder: Path) -> None:
 
 
 def read_report(folder: Path) -> ScanDocument:
-    """The document of a scan's folder. Raises InputError where there is none, or it is damaged."""
+    """The document in `scan.json` of a scan's folder. Raises InputError where there is none, or it is damaged."""
     path, missing = folder / NAME, message("there is no finished scan here: {strerror}")
     document = read_json(path, ScanDocument, missing=missing, damaged=message("this is no document of a scan: {error}"))
     check(document, str(path))
@@ -182,7 +181,7 @@ def read_report(folder: Path) -> ScanDocument:
 
 
 def failures(folder: Path) -> list[ShardOutcome]:
-    """The shards that any part of a scan gave up, and that nobody has done since."""
+    """The failed outcome of each shard that any part of a scan gave up and that was not done since, ascending."""
     return [ShardOutcome(shard, reason) for shard, reason in sorted(failure_reasons(folder).items())]
 
 
@@ -212,8 +211,8 @@ def _plan_part(totals: Totals) -> PlanPart:
 
 
 def head_document(document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None) -> ScanDocument:
-    """The document with one head alone, and the texts of its sample. alike: the heads most like it, where they are
-    known."""
+    """The document reduced to the head at `place` (layer, head), the texts of its sample, and its layer. alike: the
+    heads most like it, added where not None."""
     (head,) = (head for head in document.heads if (head.layer, head.head) == place)
     texts = document.texts or []
     numbers: dict[int, int] = {}
@@ -259,7 +258,8 @@ class _Heads:
         self._sample_bins = np.stack([scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)])
 
     def _intervals(self) -> tuple[Floats, Floats]:
-        """The 95% interval of each mean [2, column, head], and how many texts or clusters it is of [column, head]."""
+        """The 95% interval of each mean, [2, column, head], and from how many texts (or clusters of texts) each is,
+        [column, head]."""
         times = self.totals.float_total("replicate_texts")
         units, deviation, together = self.texts, self.deviation, bool(self.totals.plan.choice.cluster)
         few = np.zeros(self.texts.shape, bool)
@@ -308,7 +308,8 @@ class _Heads:
         ]
 
     def layers(self) -> list[ScanLayer]:
-        """The layers: what is a layer's stands in its first head's column."""
+        """The document's part about each layer: its massive activations, whose totals are stored in the column of its
+        head 0."""
         column = self.columns.index(MASSIVE)
         parts = []
         for place, (layer, head) in enumerate(self.totals.plan.heads):
@@ -327,7 +328,8 @@ class _Heads:
         return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
-        """The document's part about a metric of a head."""
+        """The document's part about one metric of one head. column: of the metric; place: of the head among all of the
+        model."""
         return ScanMetric(
             texts=int(self.texts[column, place]),
             rows=int(self.counts["rows"][column, place]),
@@ -342,7 +344,8 @@ class _Heads:
         )
 
     def _quantiles(self, column: int, place: int) -> dict[str, float | None]:
-        """Quantiles from the histogram; of texts that are all the same what they have, not the middle of its bin."""
+        """Quantiles of a column of a head by name, from its histogram; where all texts have the same value, exactly
+        that value."""
         if self.deviation[column, place] == 0:
             return dict.fromkeys(QUANTILES, _known_number(self.mean[column, place]))
         histogram = self.counts["histogram"][place, self.bins[column]]
@@ -350,7 +353,7 @@ class _Heads:
         return dict(zip(QUANTILES, values, strict=True))
 
     def _effect(self, place: int) -> ScanEffect | UnsetType:
-        """What taking a head away changes; unset for a head that was not."""
+        """The effect of removing a head, over all texts; unset for a head that was not removed."""
         column = self.columns.index(EFFECT) if EFFECT in self.columns else -1
         if column < 0 or not self.texts[column, place]:
             return UNSET
@@ -363,7 +366,8 @@ class _Heads:
         )
 
     def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
-        """The share of each part of a head's scores, with its interval; unset for a head that was not taken apart."""
+        """How the scores of a head's strongest links divide into parts, as shares with intervals; unset for a head
+        whose scores were not decomposed."""
         chosen = [number for number, row in enumerate(self.totals.plan.measures.why) if row[:2] == (layer, head)]
         if not chosen:
             return UNSET
@@ -392,7 +396,7 @@ class _Heads:
         return ScanWhy(texts=texts, advantage=float(total / texts), parts=rows)
 
     def _strata(self, column: int, place: int) -> list[Stratum]:
-        """The mean of a metric of a head in each stratum of lengths that has texts."""
+        """The mean of a metric of a head over the texts of each stratum (a range of text lengths) that has texts."""
         counts, values = self.counts["strata_texts"][:, column, place], self.strata_value[:, column, place]
         return [
             Stratum(most=most, texts=int(count), mean=float(value / count))
@@ -401,7 +405,7 @@ class _Heads:
         ]
 
     def _labels(self, place: int) -> list[ScanLabel]:
-        """The labels that a head earns over the corpus, may earn, or earns in a text."""
+        """The labels of a head: those that it earns over the corpus, is borderline for, or earns in some text."""
         labels = (
             self._repeat_label(label, place) if label.score.startswith("repeats_") else self._metric_label(label, place)
             for label in LABELS.values()
@@ -409,7 +413,8 @@ class _Heads:
         return [label for label in labels if label is not None]
 
     def _repeat_label(self, label: Label, place: int) -> ScanLabel | None:
-        """A label that random repeats decide; None for a head that does not earn it."""
+        """The label (duplicate or induction) that scores on random repeated tokens decide; None for a head below its
+        threshold."""
         scores = self._repeats.get(self.totals.plan.heads[place])
         score = None if scores is None else scores[label.score == "repeats_induction"]
         if score is None or score < label.threshold:
@@ -420,7 +425,8 @@ class _Heads:
         )  # fmt: skip
 
     def _metric_label(self, label: Label, place: int) -> ScanLabel | None:
-        """A label that a metric decides; None for a head that neither earns nor may earn it, in no text."""
+        """The label that a metric's mean decides; None for a head that does not earn it, is not borderline, and earns
+        it in no text."""
         column = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
         earned_in = int(self.counts["label_texts"][METRIC_LABELS.index(label), place])
         texts = int(self.texts[column, place])
@@ -449,7 +455,8 @@ class _Heads:
         )
 
     def _sample(self, place: int) -> list[StratumExample] | UnsetType:
-        """The texts of a head's sample that stand for the deciles of each metric, then for all texts."""
+        """The sampled texts of a head to show: of each metric some per decile of its values, then some whatever their
+        value; unset where no sample was asked for."""
         sample, count = self.totals.sample, self.totals.plan.measures.examples
         if not count:
             return UNSET
@@ -473,7 +480,8 @@ class _Heads:
         return examples
 
     def _links(self, place: int, layer: int) -> list[FrequentLink] | UnsetType:
-        """The most frequent pairs of tokens that a head's strongest links go between."""
+        """The most frequent (query token, key token) pairs of a head's strongest links; unset where links were not
+        counted."""
         links, masks = self.totals.links, self.totals.plan.measures.links
         if not masks:
             return UNSET
@@ -494,7 +502,8 @@ class _Heads:
         ]
 
     def _examples(self, place: int, *, is_layer: bool = False) -> list[ScanExample]:
-        """The strongest texts of a head; is_layer: those of its layer's massive activations."""
+        """The texts in which each metric of a head is largest; is_layer: those with its layer's most massive
+        activations instead."""
         arrays, totals = self.totals.examples, self.totals
         examples = []
         for column, name in enumerate(self.columns):
@@ -523,9 +532,9 @@ would decide."""
 
 
 def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | None:
-    """The 95% interval of a pair's lift over other texts like these, with tokens as frequent as here: of the logarithm
-    of its links, by the spread of texts. alone: how many of the texts vary by themselves, as a share. None where texts
-    are too few or hardly differ, the number of links is not exact, or chance makes none."""
+    """The 95% interval of a pair's lift (its links divided by those that chance makes), from how texts' numbers of
+    links vary; None where texts are too few or hardly differ, the number of links is not exact, or chance makes none.
+    alone: the number of independent texts as a share of all, below 1 where texts belong together."""
     units = texts * alone
     if units < LEAST_TEXTS or pair.texts * alone < FEWEST or pair.most > pair.links or pair.chance <= 0:
         return None
@@ -538,12 +547,12 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
 
 
 def _known_number(value: Floats | float) -> float | None:
-    """A number of a document; None for NaN."""
+    """The number as a float; None for NaN."""
     return None if np.isnan(value) else float(value)
 
 
 def _known_interval(ends: Floats) -> list[float] | None:
-    """An interval of a document; None where an end is NaN."""
+    """The interval [low, high] as a list; None where an end is NaN."""
     return None if np.isnan(ends).any() else ends.tolist()
 
 
@@ -593,7 +602,8 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
 
 
 def _text_selection(totals: Totals) -> tuple[object, ...]:
-    """What decides which texts a scan counted, and how often each counts in a replicate."""
+    """The values that decide which texts a scan counted and how bootstrap replicates draw them, such as the corpus's
+    digests and the seed; equal for two scans of the same texts."""
     plan, choice = totals.plan, totals.plan.choice
     files = tuple((file.sha256, file.size) for file in plan.files)
     selection = (choice.sample, choice.threshold, choice.duplicates, choice.cluster)
@@ -614,7 +624,7 @@ def _read_totals(folder: Path) -> Totals:
 
 
 class _Side:
-    """One of two scans that are compared: its totals as arrays."""
+    """One of two compared scans: its totals as float arrays over all columns and heads."""
 
     def __init__(self, totals: Totals) -> None:
         self.totals, self.bins = totals, bins_of(totals.columns)
@@ -629,7 +639,7 @@ class _Side:
         self.histogram = totals.count_total("histogram")
 
     def metric_of_head(self, name: str, place: int) -> _MetricOfHead:
-        """The numbers of a metric of one head. place: of the head among all of the model."""
+        """The numbers of one metric of one head. place: of the head among all of the model."""
         column = self.totals.columns.index(name)
         return _MetricOfHead(
             np.ascontiguousarray(self.strata[:, :, column, place]),
@@ -643,9 +653,10 @@ class _Side:
 
 @dataclass(frozen=True, eq=False)
 class _MetricOfHead:
-    """A metric of one head in one scan. strata: how many texts have it, the sum of their numbers and that of the
-    squares, [3, stratum]. times, replicates: of each replicate how many texts count, and their mean; composition: how
-    many of each stratum [replicate, stratum]. histogram: [bin]. is_clustered: whether texts belong together."""
+    """The numbers of one metric of one head in one scan. strata: how many texts have it, the sum of their values and of
+    the squares, [3, stratum]. times, replicates: of each bootstrap replicate how many texts it drew, and their mean;
+    composition: how many from each stratum (a range of text lengths), [replicate, stratum]. histogram: [bin].
+    is_clustered: whether texts are grouped, as by document."""
 
     strata: Floats
     times: Floats
@@ -656,8 +667,8 @@ class _MetricOfHead:
 
     @property
     def units(self) -> float:
-        """How many texts vary by themselves, or clusters of them where they belong together: as many as replicates may
-        tell of by chance."""
+        """How many independent units there are: the texts; where texts are grouped, the effective number of clusters
+        divided by `FEWER`, the most that replicates may have understated it by chance."""
         texts = self.strata[0].sum(keepdims=True)
         return float(clusters(texts, self.times)[0]) / FEWER if self.is_clustered else float(texts[0])
 
@@ -665,7 +676,8 @@ class _MetricOfHead:
 def _difference_of_head(
     name: str, place: int, a: _Side, b: _Side, *, is_paired: bool
 ) -> tuple[ScanDifference, float | None] | None:
-    """One head's difference in a metric and its probability; None where a side has no such number."""
+    """The difference a − b of a metric of one head within strata of text lengths, and its p value (None where texts are
+    too few); None altogether where no stratum has texts in both scans."""
     sides = a.metric_of_head(name, place), b.metric_of_head(name, place)
     strata = np.flatnonzero((sides[0].strata[0] > 0) & (sides[1].strata[0] > 0))
     if not strata.size:
@@ -708,7 +720,8 @@ def _difference_of_head(
 def _unpaired_interval(
     sides: Sequence[_MetricOfHead], within: Sequence[Floats], share: Floats, difference: float
 ) -> tuple[float | None, list[float] | None]:
-    """z of a difference within strata and its 95% interval; of scans that are no pair. None where texts are too few.
+    """z of a difference between scans that are not of the same texts, and its 95% interval; None for both where texts
+    are too few.
 
     within: texts, sum and sum of squares of each side's shared strata, [3, stratum]; share: of each stratum in both.
     Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of variance, 1946.
@@ -736,14 +749,15 @@ def _unpaired_interval(
 
 
 def _variance_alone(strata: Floats) -> float:
-    """The variance that the mean of a side's texts around those of their strata has if its texts come one by one."""
+    """The variance of a scan's mean within strata, [3, stratum] as of `_MetricOfHead`, if its texts were drawn one by
+    one."""
     sums = strata[:, strata[0] > 0]
     return float(mean_variance(sums[0] / sums[0].sum(), sums[0], variance(*sums))[0])
 
 
 def _paired_interval(differences: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
-    """z of pairs' difference and its 95% interval, from the differences of replicates. units: texts, or clusters of
-    them; None for both where these are too few."""
+    """z of a difference between scans of the same texts, and its 95% interval, from the differences of bootstrap
+    replicates [replicate]. units: how many texts, or clusters of them; None for both where these are too few."""
     if units < LEAST_TEXTS * FEWER:
         return None, None
     free = units - 1

@@ -30,7 +30,7 @@ NEAREST = 1e-3
 
 
 def to_fixed(values: Floats) -> Ints:
-    """Values in multiples of 2⁻²⁴, NaN as 0."""
+    """Values as integers in multiples of 2⁻²⁴, rounded; NaN as 0."""
     integers: Ints = np.rint(np.nan_to_num(values) * UNIT).astype(np.int64)
     return integers
 
@@ -40,14 +40,15 @@ HALF = 22
 
 
 def squares(values: Ints) -> Ints:
-    """Sums over texts of values² [3, column, head], of values [text, column, head] in multiples of 2⁻²⁴: exactly, as
-    sums of high², high · low and low², where a value is high · 2²² + low. See `square_sum`."""
+    """Exact sums of squares over texts, in three parts [3, column, head], of values [text, column, head] in multiples
+    of 2⁻²⁴: the sums of high², high · low and low², where a value is high · 2²² + low. `square_sum` puts them
+    together."""
     high, low = values >> HALF, values & ((1 << HALF) - 1)
     return np.stack([(high * high).sum(0), (high * low).sum(0), (low * low).sum(0)])
 
 
 def square_sum(parts: Floats) -> Floats:
-    """What `squares` stand for, as float64. parts: [3, ...]."""
+    """The sums of squares, float64 [...], that the three parts [3, ...] from `squares` make up."""
     total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(UNIT) ** 2
     return total
 
@@ -57,13 +58,13 @@ UPPER = 32
 
 
 def halves(values: Ints) -> Ints:
-    """Sums over texts of values [text, column, head], of the upper and of the lower halves: [2, column, head], where a
-    value is upper · 2³² + lower. See `from_halves`."""
+    """Exact sums over texts of values [text, column, head], in two parts [2, column, head]: the sums of the upper and
+    of the lower halves, where a value is upper · 2³² + lower. `from_halves` puts them together."""
     return np.stack([(values >> UPPER).sum(0), (values & ((1 << UPPER) - 1)).sum(0)])
 
 
 def from_halves(parts: Floats) -> Floats:
-    """What `halves` stand for, as float64. parts: [2, ...]."""
+    """The sums, float64 [...], that the two parts [2, ...] from `halves` make up."""
     total: Floats = (parts[0] * 2.0**UPPER + parts[1]) / float(UNIT)
     return total
 
@@ -82,16 +83,18 @@ class Scale:
 
     @property
     def least(self) -> float:
-        """The smallest absolute value that is not told as 0; 0 for shares."""
+        """The smallest absolute value that has a bin apart from 0's; 0 for shares."""
         return {"share": 0.0, "size": SMALLEST}.get(self.kind, NEAREST)
 
     @property
     def error(self) -> float:
-        """The most that a quantile read off the bins is off: absolute for shares, relative for the others."""
+        """How far a quantile read from the bins may be off at most: absolute for shares, relative for the other
+        kinds."""
         return 0.5 / SHARES if self.kind == "share" else float(np.expm1(STEP / 2))
 
     def bins(self, values: Floats) -> Ints:
-        """The bin of each value, 0 to `count` − 1; values beyond the last bin are in it."""
+        """The index of each value's bin, 0 to `count` − 1, values beyond either end in the first or last bin; NaN
+        counts as 0."""
         finite = np.nan_to_num(values)
         match self.kind:
             case "share":
@@ -115,25 +118,26 @@ class Scale:
 
 
 def _logarithmic_bins(size: Floats, least: float) -> Floats:
-    """Which logarithmic bin each size is in: 0 below `least`."""
+    """The index of the logarithmic bin of each size: 0 below `least`, from 1 upwards above."""
     steps: Floats = np.floor(np.log(np.maximum(size, least) / least) / STEP) + (size >= least)
     return steps
 
 
 def _bin_middles(index: Ints, least: float) -> Floats:
-    """The sizes that stand for logarithmic bins."""
+    """The size in the middle of each logarithmic bin, by its index; 0 for bin 0."""
     return np.where(index == 0, 0.0, least * np.exp((index - 0.5) * STEP))
 
 
 def scale_of(metric: Metric) -> Scale:
-    """The scale that a metric's declared range asks for."""
+    """The scale for a metric's values, from the range that it declares: "share" within 0 to 1, "size" from 0, "signed"
+    else."""
     if metric.low is None:
         return Scale("signed")
     return Scale("share") if metric.high is not None and metric.high <= 1 and metric.low >= 0 else Scale("size")
 
 
 def quantiles(histogram: Ints, scale: Scale, shares: tuple[float, ...]) -> list[float | None]:
-    """Quantiles of a histogram [bin]; None for an empty one."""
+    """The values at these shares (0.5 is the median) of a histogram [bin]; each None for an empty histogram."""
     total = int(histogram.sum())
     if total == 0:
         return [None] * len(shares)
@@ -158,7 +162,8 @@ def mean_interval(
     least: float = 0.0,
     is_doubtful: Bools | bool = False,
 ) -> Floats:
-    """95% intervals of means [2, ...]: Student's t, bent by the skewness; NaN of fewer than `LEAST_TEXTS` units.
+    """The ends of the 95% interval of each mean, [2, ...]: Student's t, corrected for skewness; NaN where there are
+    fewer than `LEAST_TEXTS` units (texts, or clusters of texts).
 
     mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether values lie from 0 to 1.
     least: the deviation below which there is no interval: units that hardly differ do not tell of rare ones.
@@ -184,8 +189,9 @@ def mean_interval(
 
 
 def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
-    """95% intervals of ratios of two sums over texts [2, ...]: Student's t times the deviation of their bootstrap
-    replicates [replicate, ...]; NaN of fewer than `LEAST_TEXTS` units.
+    """The ends of the 95% interval of each ratio of two sums over texts, [2, ...]: Student's t times the standard
+    deviation of its bootstrap replicates [replicate, ...]; NaN where there are fewer than `LEAST_TEXTS` units (texts,
+    or clusters of texts).
 
     Percentiles of the replicates would be too narrow: of 30 texts they hold 92% of means.
     """
@@ -194,7 +200,8 @@ def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
 
 
 def skewness(histogram: Ints, centres: Floats) -> Floats:
-    """The skewness of values in histograms [..., bin]; NaN where one bin holds them all."""
+    """The skewness of the values in histograms [..., bin], [...]; NaN where one bin holds them all. centres: each bin's
+    value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         share = histogram / histogram.sum(-1, keepdims=True)
         around = centres - (share @ centres)[..., None]
@@ -212,7 +219,8 @@ an interval at all, and those that have one hold the truth in four of five scans
 
 
 def rests_on_few(means: Floats) -> Bools:
-    """Whether a few clusters make up the spread of a mean, from its replicates [replicate, ...].
+    """Whether a few clusters of texts cause most of a mean's spread, booleans [...], judged by its bootstrap replicates
+    [replicate, ...].
 
     Where one does, replicates are as its Poisson number: of skewness and excess 1; where n alike do, 1/√n and 1/n.
     """
@@ -225,15 +233,16 @@ def rests_on_few(means: Floats) -> Bools:
 
 
 def clusters(texts: Floats, times: Floats) -> Floats:
-    """How many clusters of equal size would vary as these do, from the texts of replicates [replicate, ...]: as many as
-    texts where each is alone. Source: Kish, Survey Sampling, 1965, 8.2."""
+    """The effective number of clusters: how many of equal size would vary as these do, at most the number of texts.
+    texts: how many there are [...]; times: how many each bootstrap replicate drew [replicate, ...]. Source: Kish,
+    Survey Sampling, 1965, 8.2."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.minimum(texts * texts / times.var(0, ddof=1), texts)
 
 
 def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
-    """The variance of texts with n − 1, from how many they are, their sum and the sum of their squares; 0 for one, NaN
-    for none. What rounding leaves of equal texts is 0."""
+    """The sample variance (n − 1) of texts' values, from how many there are, their sum and the sum of their squares; 0
+    for one text, NaN for none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         around = square - value * value / texts
         result: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(texts - 1, 1)
@@ -241,8 +250,8 @@ def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
 
 
 def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """The variance of Σ share · mean, a mean over strata [stratum, ...]: Σ share² · spread / texts, and half of
-    that variance's own variance.
+    """The variance of a mean weighted over strata (ranges of text lengths) [stratum, ...], Σ share² · spread / texts;
+    and half the variance of that estimate, for its degrees of freedom.
 
     share: of each stratum. texts: in each, 1 at least. spread: the variance of its texts, where they are 2 at least; a
     stratum of one text takes that of all strata's, each around its own mean. NaN where no stratum has two.
@@ -257,14 +266,14 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
 
 
 def reach(free: float) -> float:
-    """How many standard errors a 95% interval goes to either side where they are estimated with so many degrees of
-    freedom: 1.96 for many; infinite for two or fewer. What `deviate` gives 1.96 for."""
+    """How many standard errors a 95% interval reaches to either side, with `free` degrees of freedom: 1.96 for many,
+    infinite for two or fewer; `deviate` maps this t to 1.96."""
     remainder = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free) if free > 0 else 0.0
     return Z / math.sqrt(remainder) if remainder > 0 else math.inf
 
 
 def deviate(t: float, free: float) -> float:
-    """The normal deviate that is as improbable as Student's t, nearly.
+    """The standard normal z that is nearly as improbable as Student's t with `free` degrees of freedom.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 1964, 26.7.8.
     """
@@ -272,7 +281,8 @@ def deviate(t: float, free: float) -> float:
 
 
 def design_effect(means: Floats, alone: float) -> float:
-    """How many times as much a mean varies as it would if its texts came one by one: of replicates that draw clusters.
+    """The variance of a mean under sampling of clusters, from its bootstrap replicates, divided by what it would be if
+    texts were drawn one by one.
 
     means: of the replicates. alone: the variance that the mean of single texts has. 1 where all texts are the same.
     Source: Kish, Survey Sampling, 1965, 8.2.
@@ -281,8 +291,8 @@ def design_effect(means: Floats, alone: float) -> float:
 
 
 def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
-    """How far two scans' means vary together, from their replicates: above 0 where they share texts, which a replicate
-    counts as often in both. 0 where replicates give no sign of such texts.
+    """The correlation of two scans' means, from their bootstrap replicates: above 0 where they share texts, which a
+    replicate counts equally often in both; 0 where replicates show no sign of shared texts.
 
     means, texts: of each scan's replicates. Their numbers of texts have a correlation of (shared texts) / √(n · m).
     """
@@ -295,7 +305,8 @@ def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
 
 
 def wilson(successes: float, count: float) -> list[float] | None:
-    """The 95% interval of a share; None without trials. Source: Wilson, Probable inference, 1927."""
+    """The 95% interval [low, high] of the share successes / count; None for a count of 0. Source: Wilson, Probable
+    inference, 1927."""
     if count == 0:
         return None
     share = successes / count
@@ -314,7 +325,8 @@ def cohens_d(means: tuple[float, float], deviations: tuple[float, float], counts
 
 
 def cliffs_delta(a: Ints, b: Ints) -> tuple[float, float] | None:
-    """P(x > y) − P(x < y) of values in histograms [bin] of one scale, and how far off the bins may make it.
+    """(P(x > y) − P(x < y), its largest error from binning) of values x, y in histograms [bin] of one scale; None
+    without values.
 
     Values that share a bin count as equal; their share is the most that the result is off. None without values.
     Source: Cliff, Dominance statistics, 1993.
@@ -336,7 +348,8 @@ def two_sided(z: float) -> float:
 
 
 def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
-    """Adjusted probabilities in the order given: those below q are discoveries with a false rate of at most q.
+    """The probabilities adjusted for multiple tests (q values), in the order given: calling those below q discoveries
+    makes a share of at most q of them false.
 
     Source: Benjamini and Hochberg, Controlling the false discovery rate, 1995.
     """

@@ -22,13 +22,13 @@ DECILES = 10
 
 
 def sample_memory(columns: int, heads: int, size: int) -> int:
-    """Bytes that the samples of so many heads take, with as many while texts are taken in."""
+    """Bytes that samples of `size` texts for each of `heads` heads take, including the copy while texts are added."""
     return 2 * 8 * (len(FIELDS) + columns) * heads * size
 
 
 class TextSample:
-    """The `size` texts of each head with the smallest hashes. table: [field, head, place], smallest first; values: each
-    column's number, [column, head, place], in multiples of 2⁻²⁴."""
+    """A random sample of `size` texts for each head: those whose hash with the head is smallest. table: [field, head,
+    place], smallest hash first; values: each column's number, [column, head, place], in multiples of 2⁻²⁴."""
 
     def __init__(self, columns: int, heads: int, size: int) -> None:
         self.size = size
@@ -45,7 +45,8 @@ class TextSample:
         }
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
-        """Add texts with their values [text, column, head] to the sample.
+        """Offer a batch's texts with their values [text, column, head], in multiples of 2⁻²⁴; those with the smallest
+        hashes are kept.
 
         places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
         [2, text, head].
@@ -61,13 +62,15 @@ class TextSample:
         self._keep(heads, new, values[..., heads].transpose(1, 2, 0))
 
     def add_shard(self, arrays: dict[str, Ints]) -> None:
-        """Merge another shard's sample in: of both, the texts with the smallest hashes stay."""
+        """Merge in another shard's sample (arrays by name, as `arrays` gives); the texts with the smallest hashes are
+        kept."""
         if self.size:
             table = np.stack([arrays[f"sample_{name}"] for name in FIELDS])
             self._keep(np.arange(table.shape[1]), table, arrays["sample_value"])
 
     def _keep(self, heads: Ints, table: Ints, values: Ints) -> None:
-        """Of these heads' samples and more texts [field, head, place], keep those with the smallest hashes."""
+        """Merge texts into the samples of these heads, keeping those with the smallest hashes. heads: their numbers;
+        table: [field, head, place]; values: [column, head, place]."""
         every = np.concatenate([self.table[:, heads], table], -1)
         order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
         self.table[:, heads] = np.take_along_axis(every, order[None], -1)
@@ -81,22 +84,24 @@ class TextSample:
 
 
 def head_hashes(hashes: Ints, heads: int) -> Ints:
-    """The hash of each text with each head, 63 bits, [text, head]: a head draws texts of its own."""
+    """A 63-bit hash of each text combined with each head's number, [text, head], so that heads sample different
+    texts."""
     numbers = np.arange(1, heads + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return (splitmix64(hashes.astype(np.uint64)[:, None] ^ numbers[None, :]) >> np.uint64(1)).astype(np.int64)
 
 
 def decile_of_bins(histogram: Ints) -> Ints:
-    """The decile, 0 to 9, that the texts of each bin of a histogram [bin] fall into: by the middle of their ranks, as
-    texts of one bin are told apart by nothing."""
+    """The decile, 0 to 9, of each bin of a histogram [bin]: that of the middle rank of its texts, which all go into
+    one."""
     total = max(int(histogram.sum()), 1)
     below = np.cumsum(histogram) - histogram
     return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
 
 
 def sample_strata(histogram: Ints, bins: Ints, is_there: Bools, count: int) -> list[tuple[int | None, int]]:
-    """Which texts of a head's sample stand for which stratum of a metric: (decile from 0, place), `count` of each at
-    most, those of the smallest hashes; then (None, place) for the uniform sample.
+    """The texts of a head's sample to show: (decile from 0, place) of `count` at most for each decile of a metric,
+    those with the smallest hashes; then (None, place) of `count` at most whatever their value. A place is an index into
+    the sample.
 
     histogram: of all texts. bins: of the sample's texts, [place]; is_there: which have the metric.
     """

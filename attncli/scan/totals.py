@@ -41,7 +41,8 @@ between equal values), and the head's strongest link in it."""
 
 
 class Examples:
-    """The `top` largest values of each column and head, largest first: `table` is [field, column, head, place]."""
+    """Keeps the `top` texts with the largest value of each column (a metric or score) and head, largest first: `table`
+    is [field, column, head, rank]."""
 
     def __init__(self, columns: int, heads: int, top: int) -> None:
         self.top = top
@@ -54,7 +55,8 @@ class Examples:
         return dict(zip(FIELDS, self.table, strict=True))
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
-        """Add texts with their values [text, column, head]; `NONE` where there is none.
+        """Offer a batch's values [text, column, head], in multiples of 2⁻²⁴, `NONE` where there is none; the largest
+        are kept.
 
         places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
         [2, text, head].
@@ -74,7 +76,7 @@ class Examples:
             self.table[:, column, head] = best
 
     def take(self, shard_fields: dict[str, Ints]) -> None:
-        """Merge in another shard's examples; the strongest stay."""
+        """Merge in another shard's examples (arrays by field name, as `fields` gives); the largest are kept."""
         every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
         self.table = _largest_examples(every, self.top)
 
@@ -85,8 +87,8 @@ class Examples:
 
 
 def _largest_examples(every: Ints, top: int) -> Ints:
-    """The first `top` examples [field, ..., place] along the last axis: largest value first, then by hash, file and
-    line."""
+    """The first `top` of the examples [field, ..., rank] along the last axis, ordered by value descending, then hash,
+    file and line."""
     keys = every[3], every[2], every[1], -every[0].astype(np.float64)
     order = np.lexsort(keys, axis=-1)[None, ..., :top]
     return np.take_along_axis(every, order, -1)
@@ -114,9 +116,10 @@ FLUSH = 512
 
 @dataclass(frozen=True, eq=False)
 class TextValues:
-    """One batch's numbers. value, norm: float64 [text, column, head]; a column's number is value / norm. baseline: of
-    uniform attention, as value. rows: query rows used, integers [column, head]. tokens: of each text. hashes: what
-    decides how often each counts in a replicate."""
+    """The numbers of one batch of texts of equal length. value, norm: float64 [text, column, head]; a column's number
+    is value / norm. baseline: its value under uniform attention, [text, column, head]. rows: query rows used, integers
+    [column, head]. tokens: in each text. hashes: of each text; they decide how often it counts in each bootstrap
+    replicate."""
 
     value: Floats
     norm: Floats
@@ -127,29 +130,31 @@ class TextValues:
 
     @cached_property
     def mean(self) -> Floats:
-        """Each text's number, [text, column, head]; NaN where it has none."""
+        """Each text's number, value / norm, [text, column, head]; NaN where it has none."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(self.norm > 0, self.value / self.norm, np.nan)
 
 
 def scale_named(column: str) -> Scale:
-    """The histogram's scale of a column."""
+    """How the histogram of a column (the name of a metric, or of a score such as the effect) is binned."""
     if column == EFFECT:
         return Scale("size")
     return Scale("share") if column == POSITIONAL else scale_of(column_metric(column))
 
 
 def least_deviation(column: str) -> float:
-    """The deviation of texts from which on a column's mean has an interval. Heads whose texts differ less have rare
-    texts that differ by far: before one is seen, an interval would hold the mean in half of scans or fewer, and to
-    look at skewness does not help, as it shows only once one is seen (`tests/benchmarks/intervals.py`)."""
+    """The smallest standard deviation over texts at which a column's mean gets an interval, in the column's unit. Heads
+    whose texts differ less have rare texts that differ by far: before one is seen, an interval would hold the mean in
+    half of scans or fewer, and to look at skewness does not help, as it shows only once one is seen
+    (`tests/benchmarks/intervals.py`)."""
     if column == EFFECT:
         return 0.0
     return 0.002 if scale_named(column).kind == "share" else 0.05
 
 
 def bins_of(columns: Sequence[str]) -> list[slice]:
-    """Where the bins of each column are among those of a head."""
+    """The slice of each column's bins on the bin axis of `histogram` [head, bin], which holds all columns' bins side by
+    side."""
     ends = np.cumsum([0, *(scale_named(column).count for column in columns)]).tolist()
     return [slice(start, stop) for start, stop in pairwise(ends)]
 
@@ -171,7 +176,8 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
 
 
 class Tallies:
-    """Adds up batches of a shard. columns: as of the plan; heads: how many heads in all, over all layers.
+    """Sums, histograms and bootstrap replicates over a shard's texts, batch by batch. columns: names, as of the plan;
+    heads: how many in all, over all layers.
 
     arrays: integers by name: `texts value row_norm rows baseline` [column, head];
     `row_value` [2, column, head], see `halves`;
@@ -231,7 +237,7 @@ class Tallies:
                     self.arrays["label_offsets"][:, offset] += (decision.is_earned & (decision.offset == offset)).sum(0)
 
     def flush(self) -> None:
-        """Add the texts that are held to histograms and replicates."""
+        """Add the texts that `add` has buffered to histograms and replicates."""
         if not self._hashes:
             return
         mean, times = self._means[: len(self._hashes)], replicate_counts(self._hashes)
@@ -259,9 +265,10 @@ HALF = 32
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """What all shards of a scan add up to. plan: of the scan. done_shards: which are in. counts: texts, tokens and
-    skipped records. machines: what computed them. texts: the examples' texts by (file, line). broken: shards whose file
-    could not be read, with the reason. low, high: the halves of each array's total. links: of every head."""
+    """The sums over all finished shards of a scan. plan: of the scan. done_shards: the numbers of those added. counts:
+    of texts, tokens and skipped records. machines: that computed shards. texts: the examples' texts by (file, line).
+    broken: shards whose file could not be read, with the reason. low, high: the lower and upper 32 bits of each array's
+    total, by name. links: counts of pairs of tokens."""
 
     plan: ScanPlan
     done_shards: list[int] = field(default_factory=list)
@@ -277,7 +284,7 @@ class Totals:
 
     @cached_property
     def sample(self) -> TextSample:
-        """The texts of every head that stand for all."""
+        """Each head's random sample of texts, over all shards."""
         return TextSample(len(self.columns), len(self.plan.heads), DRAWN * self.plan.measures.examples)
 
     def add(self, shard: int, state: ShardState) -> None:
@@ -324,17 +331,18 @@ class Totals:
 
     @property
     def strata_square(self) -> Floats:
-        """Sums of the squares of texts' numbers [stratum, column, head]."""
+        """Sums of the squares of texts' numbers, float64 [stratum, column, head]; a stratum is a range of text
+        lengths."""
         return square_sum(self.float_total("strata_square"))
 
     @property
     def row_value(self) -> Floats:
-        """Sums over the query rows of all texts [column, head]."""
+        """Sums over the query rows of all texts, float64 [column, head]."""
         return from_halves(self.float_total("row_value"))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """The names of the columns: metrics, then scores, as the plan has them."""
         return self.plan.columns
 
     @property
@@ -362,7 +370,8 @@ VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_
 
 
 def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
-    """Add up the finished shards of a scan. shards: which. A shard whose file cannot be read is in `broken`."""
+    """Add up the finished shards of a scan. shards: only those of these numbers. A shard whose file cannot be read is
+    put in `broken`."""
     totals = Totals(plan)
     for shard in numbers_of(shards, len(plan.shards)):
         if not is_done(folder, shard):
@@ -375,7 +384,8 @@ def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
 
 
 class ShardFacts(Struct, frozen=True):
-    """What a shard tells in words; see `ShardState`."""
+    """The type that `ShardState.facts` must have: a shard's counts of texts, its machine, and the texts of its examples
+    and tokens."""
 
     plan: str
     counts: dict[str, Annotated[int, Meta(ge=0)]]
@@ -389,8 +399,8 @@ ANY_SIZE = -1
 
 
 def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
-    """A shard that is done, found to be one of this plan: its arrays have the sizes that the plan gives, its facts
-    their types, and each example a text. Raises InputError, naming what does not fit."""
+    """Read a finished shard's state and check that it is one of this plan: its arrays have the sizes that the plan
+    gives, its facts their types, and each example a text. Raises InputError, naming what does not fit."""
     state, where = load(folder, shard), str(path_of(folder, shard, "state.npz"))
     try:
         facts = convert(state.facts, ShardFacts)
