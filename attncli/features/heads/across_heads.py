@@ -56,7 +56,8 @@ def parse_across(text: str) -> frozenset[str]:
 
 
 class AcrossHeads:
-    """Collects what the analyses of `--across` need while layers go by.
+    """Collects layers' weights for the analyses of `--across` (rollout, flow, similarity, circuits) and makes their
+    document parts.
 
     names: those to do, out of `ACROSS`. count: how many words or tokens. layers: how many layers.
     """
@@ -84,7 +85,7 @@ class AcrossHeads:
     def add_parts(
         self, document: HeadsDocument, model: Model, layers: Sequence[int], heads: Selection
     ) -> HeadsDocument:
-        """The document with the parts that were asked for."""
+        """The document with a part for each analysis of `--across` that was named at the start."""
         if "rollout" in self._names:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
             document = replace(document, rollout=rollout)
@@ -105,7 +106,8 @@ class AcrossHeads:
 
 
 def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatrices]:
-    """The weights of a layer's heads, one by one; norms before the attention are not folded in.
+    """W_Q, W_K, W_V and W_O of each chosen head of a layer, as `HeadMatrices`; norms before the attention are not
+    folded in.
 
     Raises UnsupportedError for a model without output projection, and for latent attention.
     """
@@ -137,7 +139,8 @@ def head_matrices(model: Model, layer: int, heads: Selection) -> list[HeadMatric
 
 
 def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
-    """Copying scores and norms of each head, and the strongest compositions between layers beside chance."""
+    """Copying score and norms of each head, the `PAIRS` strongest compositions of an earlier with a later head, the
+    heads most alike, and what random matrices give."""
     rows = []
     for head in heads:
         qk, ov = norms(head)
@@ -205,7 +208,7 @@ def copying(head: HeadMatrices) -> float:
 
 
 def norms(head: HeadMatrices) -> tuple[float, float]:
-    """Frobenius norms of W_QK, scale included, and W_OV."""
+    """Frobenius norms of a head's W_QK, the scores' scale included, and of its W_OV, in this order."""
     return head.scale * _product_norm(head.w_q, head.w_k.T), _product_norm(head.w_v, head.w_o)
 
 
@@ -302,13 +305,14 @@ def kernel_chance(width: int, rank: int) -> KernelChance:
 
 
 def bases_of(head: HeadMatrices) -> dict[Subspace, Floats]:
-    """What a head reads by its queries, keys and values, and what it writes, each as a basis, [width, rank]."""
+    """Orthonormal bases, [width, rank], of what a head reads through its queries, keys and values ("q", "k", "v") and
+    of what it writes ("o")."""
     return {"q": basis(head.w_q), "k": basis(head.w_k), "v": basis(head.w_v), "o": basis(head.w_o.T)}
 
 
 def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
-    """The pairs of heads whose subspaces have most in common, of each of the four; heads that share a matrix, as
-    grouped queries share keys and values, are no pair."""
+    """For each subspace of heads, "q", "k", "v" and "o", the `LISTED` pairs of heads that have most of it in common;
+    heads that share the very matrix, as grouped queries share keys and values, are no pair."""
     heads_with_bases = [(head, bases_of(head)) for head in heads]
     rows: list[Likeness] = []
     for space in SPACES:
@@ -382,7 +386,7 @@ def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
 
 
 def _open_edges(capacity: Floats, back: Floats, node: tuple[int, int]) -> Iterator[tuple[tuple[int, int], float]]:
-    """The nodes [depth, position] that more can flow to, a layer down or back up, and how much."""
+    """The neighbours of a node (depth, position) that more can flow to, a layer down or back up, each with how much."""
     depth, position = node
     ways = [(depth + 1, capacity[depth, position])] + ([(depth - 1, back[depth - 1, :, position])] if depth else [])
     for next_depth, room in ways:
@@ -406,7 +410,8 @@ def _levels(capacity: Floats, back: Floats, source: int) -> Ints:
 def _send(
     capacity: Floats, back: Floats, levels: Ints, node: tuple[int, int], goal: tuple[int, int], room: float
 ) -> float:
-    """Send as much as fits along one path of rising levels, and return it; a dead end is taken off the levels."""
+    """Push flow along one path from `node` to `goal`, at most `room`, and return the amount, 0.0 where none gets
+    through; changes capacity and back, and marks dead ends in levels."""
     if node == goal:
         return room
     depth, position = node
@@ -427,14 +432,16 @@ def _send(
 
 
 class AttentionRollout:
-    """Multiplies layers as they come, first layer first. result, uniform: [query, key], rows sum to 1."""
+    """Attention rollout: the product of the layers' mean weights, half residual, that `add` feeds first layer first.
+    result, uniform: [query, key], rows sum to 1, of the weights and of even attention."""
 
     def __init__(self, count: int) -> None:
         self.result: Floats = np.eye(count)
         self.uniform: Floats = np.eye(count)
 
     def add(self, weights: Floats, visible: Bools | None = None) -> None:
-        """Add a layer's weights [head, query, key]: heads averaged, half of it the residual, rows scaled to sum to 1.
+        """Multiply in one more layer by its weights [head, query, key]: their mean over heads, half of it replaced by
+        the residual, rows scaled to sum to 1.
 
         visible: booleans that broadcast to them, for the uniform baseline; None where nothing is hidden. A row that
         sees nothing passes itself on.
@@ -452,7 +459,7 @@ class AttentionRollout:
 
 
 def residual(mean: Floats) -> Floats:
-    """½A + ½I with rows scaled to sum to 1, [query, key]."""
+    """½A + ½I with rows scaled to sum to 1, [query, key]; A is `mean`, a layer's weights averaged over its heads."""
     half = mean / 2 + np.eye(len(mean)) / 2
     scaled: Floats = half / half.sum(-1, keepdims=True)
     return scaled
@@ -484,8 +491,8 @@ def parse_directions(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[HeadDirections]:
-    """The singular directions of chosen heads: along which of the stream they read and write (OV), and which of queries
-    meet which of keys (QK).
+    """The singular directions of chosen heads: which directions of the stream W_OV reads and writes, and which of a
+    query's and a key's vector W_QK matches.
 
     Args:
         model: With weights of its own, an output projection and a vocabulary.

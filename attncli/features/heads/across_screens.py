@@ -73,7 +73,7 @@ def similarity_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _join_heights(part: Similarity) -> dict[tuple[int, int], float]:
-    """The distance at which neighbours in the tree's order are joined, by their rows."""
+    """By two rows that are neighbours in the tree's order, the distance at which the tree joins them."""
     members = [[row] for row in range(len(part.heads))]
     heights: dict[tuple[int, int], float] = {}
     for merge in part.tree:
@@ -163,7 +163,8 @@ def across_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """What rollout, flow, similarity and circuits say in one sentence each, of those that the document has."""
 
     def largest_source(weights: Numbers) -> tuple[int, dict[str, str]]:
-        """The token that gives positions most on average, of weights [query, key]; its text and share as texts."""
+        """The key with the largest mean weight over queries, of weights [query, key]: its index, and its "token" and
+        "share" as texts for a sentence."""
         means = as_matrix(weights).mean(axis=0)
         source = int(means.argmax())
         token = quoted_token(document.tokens, source, view)

@@ -225,7 +225,8 @@ RETRIEVAL_SUBJECTS = (
 def _fetching_heads(
     environment: Environment, options: RetrievalOptions, setup: RunSetup, output: OutputOptions, page: PageOptions
 ) -> None:
-    """`attn heads --retrieval`: texts of its own, and which heads fetch a fact from them."""
+    """Run `attn heads --retrieval`: rank the heads by how they fetch a fact from made texts, and write the document and
+    page."""
     refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
@@ -252,7 +253,8 @@ def _fetching_heads(
 def _comparison(
     model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
 ) -> HeadsRequest:
-    """What the options ask to be measured. which: the layers and heads. parts: those of the screen that are named."""
+    """The `HeadsRequest` that the options make. which: the layers and heads. parts: those of the screen that are named,
+    None for the usual ones."""
     from attncli.features.heads.across_heads import parse_across, parse_directions
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES

@@ -67,7 +67,7 @@ REGION_LINKS = 10
 
 
 class HeadsRequest(Struct, frozen=True):
-    """What of a comparison goes into its document.
+    """What `attn heads` measures, and what of it goes into the document.
 
     layers, heads: which. metrics: names. maps: whether the weights themselves are held.
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
@@ -393,7 +393,8 @@ def heads_document(
 
 
 def _leave_out(model: Model, tokens: Sequence[Token], request: HeadsRequest) -> tuple[LeftOutKind, ...]:
-    """The kinds of link that are no head's strongest link."""
+    """Which kinds of uninformative link, out of `kinds_left_out`, cannot be a head's strongest; none with
+    `all_links`."""
     return () if request.all_links else kinds_left_out(tokens, is_learned=model.identity.source == "checkpoint")
 
 
@@ -434,7 +435,8 @@ def _moved_metrics(
     heads: Sequence[int],
     words: Words | None,
 ) -> list[MovedMetrics]:
-    """The metrics and strongest link of each head by what is moved in place of weights."""
+    """The metrics and strongest link of each head with weight × size of the transformed value, rows scaled to sum to 1,
+    in place of the weights."""
     count = trace.stages["weights"].shape[-2]
     weights, visible = _weights_and_visibility(model, trace, heads, None, count)
     moved_weights = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
@@ -457,8 +459,8 @@ def _moved_metrics(
 
 
 def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
-    """‖v_j · W_O‖ of each head, query and key, [head, query, key], or one query for all: only those of global tokens
-    meet values of their own. trace: as for `value_sizes`."""
+    """‖v_j · W_O‖ of each head, query and key j, [head, query, key]; the query axis is 1 long unless a gate, or global
+    tokens with values of their own, make queries differ. trace: as for `value_sizes`."""
     if "gate" in trace.stages:
         return _gated_sizes(model, trace)
     sizes = value_sizes(model, trace)[:, None, :]
@@ -471,7 +473,8 @@ def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
 
 
 def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
-    """‖(v_j ⊙ g_i) · W_O‖ of each head, query and key, [head, query, key]: each query lets through its own entries."""
+    """‖(v_j ⊙ g_i) · W_O‖ of each head, query i and key j, [head, query, key], g_i being the query's gate on the
+    output."""
     backend, attention = model.backend, model.spec.blocks[trace.layer].attention
     v, gate = (backend.numpy(trace.stages[name]).astype(np.float64) for name in ("v", "gate"))
     matrix = model.store.layer(backend, trace.layer)("attn.o.weight")
@@ -503,7 +506,7 @@ def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
 
 
 def shares(weights: Floats, sizes: Floats) -> Floats:
-    """The share of each key in the total size that a query moves, [head, query, key]; rows sum to 1, or are 0.
+    """Weight × size of each key as a share of its row's sum, [head, query, key]; rows sum to 1, or are 0.
 
     weights: [head, query, key]. sizes: the same, or of one query for all.
     """

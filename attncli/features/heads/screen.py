@@ -170,7 +170,8 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _average_note(document: HeadsDocument) -> str:
-    """What the average hides: heads that look at different things average to one that looks at everything."""
+    """The note that the average of heads hides where each looks, with its entropy beside the heads' own; "" without
+    these."""
     average = document.average
     if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
         return ""
@@ -276,7 +277,7 @@ def _column_groups(
 
 
 def moved_part(document: HeadsDocument, view: View) -> Lines:
-    """The metrics by what heads move in place of weights."""
+    """The table of metrics with weight × size of the transformed value in place of weights."""
     moved_heads = [
         replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
         for head in document.heads
@@ -303,7 +304,8 @@ def massive_part(document: HeadsDocument, view: View) -> Lines:
 
 
 def _uniform_rows(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, tuple[str, ...]]]:
-    """The distinct metrics of uniform attention, each after the layers that have them."""
+    """The metrics of uniform attention as texts, each distinct row after the layers that have it ("all" for a single
+    row)."""
     layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
         if head.baseline:
@@ -422,8 +424,8 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
 
 
 def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
-    """The answer in words: what was asked across heads, where heads rest, who looks at a neighbour, the strongest
-    link."""
+    """The answer in words: the analyses of `--across`, the key that many heads keep their weight on, heads that look at
+    a neighbour, the strongest link."""
     answer_sentences = [
         *across_sentences(document, view), *_resting_sentences(document, view), *_positional_sentences(document, view)
     ]  # fmt: skip
@@ -440,7 +442,8 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
 
 
 def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
-    """The head's strongest link; where its query has weight on a single key, that of a query with several, if any."""
+    """The head's strongest link; where its query has weight on one key alone, the strongest of queries with several, if
+    there are any. None for a head without a link."""
     link = head.top_link
     if not link:
         return None
@@ -456,7 +459,8 @@ def _link_by_choice(head: HeadMetrics) -> HeadLink | None:
 
 
 def _attention_shares(document: HeadsDocument) -> list[float | None]:
-    """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
+    """By token, how far the heads' mean weight on it exceeds the mean of ordinary tokens, the largest being 1; 0 for
+    special tokens. Empty if unknown."""
     tokens = document.tokens
     plain = np.array([not token.special for token in tokens])
     if not document.average or not plain.any():

@@ -54,7 +54,7 @@ class Architecture(Struct, frozen=True):
 
 
 class SmallModel(Struct, frozen=True, eq=False):
-    """A model that can be trained.
+    """A model that can be trained: its Spec, how it is saved, and which of its numbers training leaves alone.
 
     spec: what it does. kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one that no family has.
     score_factor: by what saved queries are multiplied, so that a family's own scale gives the scores that were trained.
@@ -156,7 +156,7 @@ def check_architecture(architecture: Architecture) -> None:
 
 
 def refuse_unsaved(model: SmallModel) -> None:
-    """Raise UsageError for a model that no family has, so that transformers could not open it."""
+    """Raise UsageError for a model that fits no family of transformers, so that no checkpoint of it can be written."""
     if not model.kind:
         architecture = model.architecture
         raise UsageError(
@@ -171,8 +171,8 @@ def refuse_unsaved(model: SmallModel) -> None:
 
 
 def without_feed_forward(block: Block) -> Block:
-    """The block without its feed-forward part and its norms. A norm after that part's residual stays where it is the
-    only thing that part leaves: the norm before it, made twice, is made once."""
+    """The block without its feed-forward part and that part's norms, also the one after its residual: where that part
+    adds nothing, it only makes the norm before it a second time."""
     norms = {place: norm for place, norm in block.norms.items() if not place.startswith("mlp.")}
     return replace(block, mlp=None, norms=norms)
 
@@ -215,7 +215,8 @@ def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
 
 
 def roles_of(spec: Spec) -> dict[str, Role]:
-    """The roles that are trained, by name; those of a layer begin with its number."""
+    """The roles (weights by the project's names, such as "attn.q.weight") that are trained, by name; those of a layer
+    begin with its number, as "0.attn.q.weight"."""
     # a table of token types has one row here, which is 0
     outer = [role for role in outer_roles(spec) if role.module != "types" and role.name != "head.bias"]
     roles = {role.name: role for role in outer}
@@ -225,7 +226,8 @@ def roles_of(spec: Spec) -> dict[str, Role]:
 
 
 def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
-    """The weights before training, float32 by role: norms at 1, biases at 0, matrices and tables from named streams."""
+    """The weights before training, float32 by role: norms at 1, biases at 0, matrices and tables drawn at random from
+    the seed and the role's name."""
     weights = {}
     for name, role in roles_of(model.spec).items():
         if name in model.fixed:

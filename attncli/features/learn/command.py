@@ -161,7 +161,7 @@ def learn(
 
 
 def _refuse_options_of_training(environment: Environment) -> None:
-    """Raise UsageError for an option that the list of tasks has no use for: nothing is dropped without a word."""
+    """Raise UsageError for an option about training beside no task, where `attn learn` only lists the tasks."""
     for name in environment.spellings:
         if name in environment.explicit_options and name not in OutputOptions.__dataclass_fields__:
             raise UsageError(

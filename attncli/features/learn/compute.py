@@ -92,7 +92,7 @@ class LearnRequest(Struct, frozen=True):
         rate: float | None = None,
         note: Callable[[str], None] = ignore,
     ) -> LearnRequest:
-        """What is asked by the names of a task and of its words; arguments and errors are those of `learn`."""
+        """The request for a task by its name, with its text and words; arguments and errors are those of `learn`."""
         kind = task_named(task)
         options = {name: value for name, value in (architecture or {}).items() if value is not None}
         if unknown := [name for name in options if name not in Architecture.__struct_fields__]:
@@ -113,7 +113,7 @@ class LearnRequest(Struct, frozen=True):
 def _make_task(
     kind: type[Task], text: str | None, query: str | None, target: str | None, note: Callable[[str], None]
 ) -> Task:
-    """A task, made of the text that it takes. Raises UsageError, InputError."""
+    """A task of the class `kind`, with the text, query and target that it takes. Raises UsageError, InputError."""
     if kind.takes != "TEXT" and (query is not None or target is not None):
         raise UsageError(
             message("--query and --target are about the task sentence"), expected=message("attn learn sentence")
@@ -162,8 +162,8 @@ class Moment(Struct, frozen=True, eq=False):
 
 
 class Lesson(Struct, frozen=True, eq=False):
-    """One seed's training: its moments in order, the trainer with the model as it ended, and copies of its weights on
-    the way.
+    """One seed's training: its moments (losses, scores and maps by step) in order, the trainer with the model as it
+    ended, and copies of its weights on the way.
 
     interrupted: whether Ctrl-C ended it.
     """
@@ -191,7 +191,7 @@ def task_named(name: str) -> type[Task]:
 
 
 def small_model_of(request: LearnRequest) -> SmallModel:
-    """The model that a request trains; one word more than the task has stands for unknown ones."""
+    """The untrained model of a request; its vocabulary is the task's words and one more for unknown ones."""
     task = request.task
     return small_model(request.architecture, len(task.words) + 1, task.length)
 
@@ -322,7 +322,7 @@ def train(
         return Moment(step, trainer.loss_of(output, test), head_scores(weights, pairs), first_text)
 
     def record() -> None:
-        """Keep the moment that is now, and tell of it."""
+        """Measure the model as it is now, keep that moment, and hand it to `on_moment`."""
         moments.append(measure())
         on_moment(moments[-1])
 
@@ -372,8 +372,8 @@ def _copy_weights(trainer: Trainer) -> Mapping[str, Floats]:
 def checkpoint_parts(
     request: LearnRequest, model: SmallModel, arrays: Mapping[str, Floats], seed: int, step: int
 ) -> CheckpointParts:
-    """What the trained model is written from: a family's own layout, in which a feed-forward part that is not there
-    adds 0, and queries are multiplied so that the family's scale gives the scores that were trained."""
+    """What a checkpoint of the trained model is written from, in a family's own layout: a missing feed-forward part
+    becomes one that adds 0, and queries are multiplied so that the family's scale gives the trained scores."""
     spec, width = model.spec, model.spec.d_model
     outer = {name: array for name, array in arrays.items() if not name[0].isdigit()}
     if spec.embedding.types:
@@ -417,7 +417,7 @@ def _feed_forward_width(model: SmallModel) -> int:
 
 
 def _idle_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> dict[str, Floats]:
-    """The roles of a feed-forward part that adds 0, norms included."""
+    """Arrays by role of a feed-forward part that adds 0, norms included."""
     added: dict[str, Floats] = {
         "mlp.up.weight": np.zeros((inner, width), np.float32),
         "mlp.up.bias": np.zeros(inner, np.float32),
@@ -524,7 +524,7 @@ def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
 
 
 def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
-    """The loss with all heads, and without each."""
+    """The loss on the test texts with all heads, and with each head alone set to 0."""
     trainer, blocks = lesson.trainer, lesson.trainer.model.spec.blocks
     rows = [
         HeadLoss(
@@ -578,8 +578,8 @@ def tasks_document() -> TasksDocument:
 
 
 def kept_numbers(spec: Spec, rows: int, length: int) -> int:
-    """About how many numbers of one layer a forward pass keeps for the gradients, of so many tokens in texts of one
-    length."""
+    """About how many numbers a forward pass keeps of one layer for the gradients. rows: tokens of all texts together.
+    length: tokens of each text."""
     heads, width = spec.blocks[0].attention.heads, spec.d_model
     return rows * (24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0))
 
@@ -634,7 +634,7 @@ def training_cost(request: LearnRequest) -> TrainingCost:
 
 
 def refuse_long(request: LearnRequest) -> TrainingCost:
-    """About how long a training will take. Raises LimitError where that is longer than anybody waits."""
+    """What `training_cost` returns. Raises LimitError where all of it takes longer than `LONGEST_TRAINING`."""
     expected = training_cost(request)
     if expected.all > LONGEST_TRAINING:
         fewer = int((LONGEST_TRAINING / 168 - expected.rest) / (len(request.seeds) * expected.step))
@@ -657,7 +657,8 @@ def refuse_long(request: LearnRequest) -> TrainingCost:
 
 
 def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
-    """The task `sentence`. query, target: places among the tokens.
+    """The task `sentence`: to predict the word at `target` where the word at `query` stands, both places among the
+    tokens.
 
     Raises InputError for one word twice.
     """
@@ -672,7 +673,8 @@ def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
 
 
 def text_task(text: str) -> Task:
-    """The task `text`. Raises InputError for a text too short to be cut into pieces, one of them kept apart."""
+    """The task `text`: to predict each next character. Raises InputError for a text too short to be cut into pieces,
+    one of them kept apart."""
     from attncli.features.learn.tasks.own_text import WINDOW, OwnText
 
     least = 4 * WINDOW

@@ -24,7 +24,7 @@ SCORE_NAMES = {
 
 
 def score_name(name: str) -> str:
-    """A score's name as a message; one that no task has as it is."""
+    """A score's name as a translatable message; the name itself where no task has such a score."""
     return SCORE_NAMES.get(name, name)
 
 
@@ -179,14 +179,14 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
 
 
 def curve_note(document: LearnDocument) -> Message:
-    """What a curve of the loss is of, and how it is drawn."""
+    """The note below the curve of the loss: on which texts the loss is, and that both axes are logarithmic."""
     if document.tested_apart:
         return message("on texts that are not trained on; both axes logarithmic")
     return message("on the text that is trained on; both axes logarithmic")
 
 
 def reference_name(name: str) -> str:
-    """What a way of guessing is called, as a message; one that is not known as it is."""
+    """The name of a way of guessing as a translatable message; one that is not known, as it is."""
     known = (message("counting characters"), message("counting pairs of characters"))
     return next((text for text in known if text == name), name)
 

@@ -41,7 +41,8 @@ FIRST_SECONDS = 2.0
 
 @contextmanager
 def live_training(environment: Environment, view: View, request: LearnRequest, expected: float) -> Iterator[Training]:
-    """Shows training where standard output is a terminal that can be drawn on; elsewhere a bar on standard error.
+    """In the block training is shown: drawn where standard output is a terminal that can be drawn on, elsewhere as a
+    bar on standard error. Yields the `Training` that shows it.
 
     expected: about how many seconds it takes; where that is long it is said before it begins.
     """
@@ -101,8 +102,8 @@ class _StandardOutput(TextIOBase):
 
 @contextmanager
 def _single_keys(environment: Environment) -> Iterator[bool]:
-    """Let keys come one by one in the block, without Return. Yields whether they do: a terminal may be none, or not
-    know it."""
+    """In the block pressed keys can be read one by one, without Return. Yields whether that works: it does not without
+    a terminal."""
     if environment.keys is None:
         yield False
         return
@@ -124,7 +125,7 @@ def _single_keys(environment: Environment) -> Iterator[bool]:
 
 
 class Training:
-    """A training as it is watched: what is drawn and said of it, and whether it is to end."""
+    """Shows a training while it runs, tells how long it takes, and knows whether it is to end."""
 
     def __init__(
         self, environment: Environment, view: View, request: LearnRequest, expected: float | None = None
@@ -148,7 +149,7 @@ class Training:
         self._draw(moment)
 
     def glance(self, measure: Callable[[], Moment]) -> None:
-        """Draw the loss, scores and maps of now, if the last picture is old."""
+        """Measure and draw the loss, scores and maps of now, if the last picture is old."""
         if self.live is not None and time.monotonic() - self._drawn_at >= INTERVAL:
             self._draw(measure())
 
@@ -161,7 +162,7 @@ class Training:
             self.live.update(self._moment_lines(moment), refresh=True)
 
     def is_over(self) -> bool:
-        """Whether someone has pressed q. Counts the steps, of all seeds."""
+        """Count one more step, over all seeds, tell the share done, and return whether someone has pressed q."""
         self._steps += 1
         total = self._request.steps * len(self._request.seeds)
         self.report(self._steps / total)
@@ -261,7 +262,7 @@ class Training:
         return beside(blocks, width=view.width, gap=GAP, most=in_a_row)
 
     def _rise_mark(self, layer: int, head: int) -> str:
-        """An arrow where a score of this head has just risen more than any other."""
+        """An arrow where a score of this head rose more than any other between the last two moments; else ""."""
         before, last = self._before, self._last
         if before is None or last is None or before is last:
             return ""
@@ -272,4 +273,4 @@ class Training:
 
 
 def _ignore_share(share: float) -> None:
-    """Take the share of the work that is done, and show it to nobody."""
+    """Do nothing with the share of the work that is done."""

@@ -253,7 +253,7 @@ def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> 
 
 
 def _seeds_sentence(document: LearnDocument) -> Message:
-    """How many seeds learned it, and in how many a head does it in the known way."""
+    """How many seeds learned the task, and in how many a head reached the threshold of the task's last score."""
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
     name = document.runs[0].best[-1].score
@@ -305,19 +305,19 @@ def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
 
 
 def _known_task(name: str) -> type[Task] | None:
-    """The task of a name; None for one that a saved document names and this version does not have."""
+    """The class of the task of this name; None for one that a saved document names and this version does not have."""
     return task_class(name) if name in task_names() else None
 
 
 def _score_phrase(task: str, score: str) -> str:
-    """What kind of head a score of a task tells of, such as "an induction head"."""
+    """What a head with a high value of a task's score is called, such as "an induction head"."""
     kind = _known_task(task)
     names = {row.name: row.head for row in kind.scores} if kind is not None else {}
     return names.get(score, message("a head of the score {score}", score=safe(score)))
 
 
 def _verbatim(name: str) -> Message:
-    """A name that is typed or stands in the document: the same in every language."""
+    """A name as a message that is the same in every language, made safe for the screen."""
     return listing((safe(name),))
 
 
@@ -419,7 +419,8 @@ def tasks_rows(document: TasksDocument) -> Iterator[Sequence[object]]:
 
 
 def _task_words(name: str, part: str, text: str) -> str:
-    """What a task says of itself as a message, where this version has it; else the document's words."""
+    """A task's attribute `part` as a translatable message where it still is `text`; else the document's `text`, made
+    safe."""
     kind = _known_task(name)
     own = getattr(kind, part, None)
     return own if isinstance(own, Message) and own == text else safe(text)

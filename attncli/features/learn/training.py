@@ -27,15 +27,16 @@ NO_TARGET = -1
 
 
 class Batch(Struct, frozen=True, eq=False):
-    """Texts to learn from. ids: integers [text, token]. targets: what is to be said after each token, integers [text,
-    token], `NO_TARGET` where that cannot be known."""
+    """Texts to learn from. ids: integers [text, token]. targets: the id that is to be predicted at each token, [text,
+    token], `NO_TARGET` where there is none."""
 
     ids: Integers
     targets: Integers
 
 
 class RoleStore:
-    """`Store` of a model whose arrays, or variables, are in memory by role; those of a layer begin with its number."""
+    """`Store` of a model whose weights, arrays or variables, are in memory by role (a weight's name, such as
+    "attn.q.weight"); roles of a layer begin with its number."""
 
     def __init__(self, spec: Spec, arrays: Mapping[str, Any]) -> None:
         self._spec, self._arrays = spec, arrays
@@ -74,14 +75,16 @@ class RoleStore:
         return parts_through_norm(backend, embedding.norm, parts, self.outer(backend))
 
     def expect(self, layers: range) -> None:
-        """Nothing to prepare: the weights are in memory."""
+        """Do nothing: the weights of all layers are in memory already."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        """What gives an array of a layer by its role; None for a role that it lacks."""
+        """A function from a role (a weight's name) to that array of the layer `index`; it returns None for a role that
+        it lacks."""
         return lambda role: self._arrays.get(f"{index}.{role}")
 
     def outer(self, backend: Backend) -> Weights:
-        """What gives an array outside the layers by its role; None for a role that the model lacks."""
+        """A function from a role (a weight's name) to that array outside the layers; it returns None for a role that
+        the model lacks."""
         return lambda role: self._arrays.get(role)
 
     def bytes_read(self) -> int:
@@ -90,8 +93,8 @@ class RoleStore:
 
 
 class ForwardPass(Struct, frozen=True, eq=False):
-    """What a model makes of texts. logits: [text, token, vocabulary]. weights: of each layer, [text, head, query, key];
-    empty where none were kept."""
+    """What a model computes of texts. logits: [text, token, vocabulary]. weights: attention's, of each layer, [text,
+    head, query, key]; empty where none were kept."""
 
     logits: Array
     weights: Sequence[Array]
@@ -106,7 +109,8 @@ def forward(
     keep: bool = False,
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> ForwardPass:
-    """Run texts of one length, ids [text, token]. keep: whether to keep the weights."""
+    """The logits of texts of one length, ids [text, token], under the weights `arrays`. keep: whether to keep the
+    attention weights too."""
     store, count = RoleStore(spec, arrays), ids.shape[-1]
     stages: Collection[str] = ("weights",) if keep else ()
     context = Context(np.arange(count), count, keep=frozenset(stages), interventions=interventions)
@@ -116,7 +120,7 @@ def forward(
 
 
 def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
-    """The mean of −ln p of what is to be said, over all places where something is; one number.
+    """The mean of −ln p of the target ids, over all places that have a target; one number.
 
     scores: logits [text, token, vocabulary]. targets: as in `Batch`; without any, 0.
     """
@@ -206,9 +210,9 @@ class Trainer:
         return value
 
     def _shrink_heads(self) -> None:
-        """Shorten what each head writes by the same length, down to nothing: of heads that do the same, that which does
-        most is left. Source: Yuan and Lin, Model selection and estimation in regression with grouped variables, 2006
-        (the group lasso)."""
+        """Shorten the output matrix of each head by the same length, at most to 0: of heads that do the same, the one
+        that does most is left. Source: Yuan and Lin, Model selection and estimation in regression with grouped
+        variables, 2006 (the group lasso)."""
         for layer, block in enumerate(self.model.spec.blocks):
             weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
             heads = weight.reshape(len(weight), block.attention.heads, -1)

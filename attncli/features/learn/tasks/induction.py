@@ -50,5 +50,6 @@ class Induction(Task):
         return Batch(ids[:, :-1], targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which key is the one before, and which stands after the last time that the query came."""
+        """Which keys count for each query, [text, query, key]: "previous", the one before it; "induction", those right
+        after an earlier token equal to the query."""
         return {"previous": previous_pairs(batch.ids), "induction": after_same_pairs(batch.ids)}

@@ -19,7 +19,8 @@ PAIRS = 6
 
 
 class Lookup(Task):
-    """Keys and values, then the keys in another order, each followed by its value."""
+    """A list of letters, each with a digit, then the letters in another order, each followed by its digit, which is to
+    be predicted."""
 
     name = "lookup"
     summary = message("keys with values, then the keys in another order: a 3 c 1 … c → 1")
@@ -40,11 +41,12 @@ class Lookup(Task):
 
     @property
     def chance(self) -> float:
-        """The loss of a guess among all values, in nats."""
+        """The loss of a guess among all digits, in nats."""
         return math.log(len(VALUES))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """A list of keys with values, then the keys in another order; targets are their values."""
+        """Texts with a list of letters and their digits, then the letters in another order; targets are the letters'
+        digits."""
         width = len(KEYS) + 2 * PAIRS
         numbers = integers(seed, f"lookup\0{stream}", size * width).reshape(size, width)
         keys = np.argsort(numbers[:, : len(KEYS)], 1, kind="stable")[:, :PAIRS]
@@ -58,7 +60,8 @@ class Lookup(Task):
         return Batch(ids[:, :-1], targets[:, :-1])
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which key is the one before, which is the value looked for, and which its key in the list."""
+        """Which keys of attention count for each query, [text, query, key]: "previous", the one before it; "value", the
+        digit to be looked up; "key", its letter in the list."""
         key = _pairs_of_listed_word(batch.ids)
         value = np.zeros_like(key)
         value[..., 1:] = key[..., :-1]

@@ -15,7 +15,8 @@ from attncli.mechanism.mask import Everywhere
 
 
 class OwnSentence(Task):
-    """One head over one sentence, without a residual: what is said at the query's word is what the head brings there.
+    """One head over one sentence, without a residual: what is predicted at the query's word is made of what the head
+    moves there alone.
 
     The only text is the sentence itself, so it can be learned in several ways: whether the head looks at the target is
     for the scores to tell.
@@ -42,7 +43,7 @@ class OwnSentence(Task):
         return math.log(max(len(self.words), 2))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """The sentence, whatever the seed."""
+        """A batch of the sentence alone, whatever the seed."""
         del seed, stream
         ids = np.asarray([[self.words.index(word) for word in self.tokens]] * min(size, 1))
         targets = np.full(ids.shape, NO_TARGET)

@@ -32,7 +32,8 @@ MOST_WORDS = 400
 
 
 class OwnText(Task):
-    """Pieces of a text. The last tenth of it is never trained on: losses are those on it."""
+    """Pieces of a text of one's own, of which each next character is to be predicted. Its last tenth is never trained
+    on: losses are those on it."""
 
     name = "text"
     summary = message("a text of your own, by character: what comes next is to be said")
@@ -75,11 +76,13 @@ class OwnText(Task):
         return Batch(rows[:, :-1], rows[:, 1:])
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """Which key is the one before, and which stand after an earlier character of the same kind."""
+        """Which keys count for each query, [text, query, key]: "previous", the one before it; "same", those right after
+        an earlier character equal to the query."""
         return {"previous": previous_pairs(batch.ids), "same": after_same_pairs(batch.ids)}
 
     def references(self) -> Sequence[Reference]:
-        """What counting does, on the part that is kept apart, with one more added to each count."""
+        """The losses of predicting by counts of characters, and of pairs of characters, each count one more, on the
+        part that is kept apart."""
         trained, test = self._ids[: self._end], self._ids[self._end :]
         kinds = len(self.words) + 1
         single = np.bincount(trained, minlength=kinds) + 1.0
@@ -95,5 +98,5 @@ class OwnText(Task):
 
 
 def _mean_surprise(shares: Floats, entries: Integers) -> float:
-    """The mean of −ln of the shares that the entries have."""
+    """The mean of −ln p of the entries, in nats. shares: p of every entry. entries: indices into them."""
     return float(-np.log(shares[entries]).mean())

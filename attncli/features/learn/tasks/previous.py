@@ -15,7 +15,7 @@ from attncli.language import message
 
 
 class Previous(Task):
-    """`c f a k` → c after f, f after a, a after k."""
+    """Random symbols, at each of which the one before it is to be predicted: `c f a k` → c at f, f at a, a at k."""
 
     name = "previous"
     summary = message("random symbols; after each, the one before it is to be said")

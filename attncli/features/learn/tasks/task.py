@@ -85,19 +85,19 @@ class Task(ABC):
 
     @abstractmethod
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """By the name of each score, which keys count for each query: [text, query, key]."""
+        """By the name of each score, which (query, key) pairs count for it, booleans [text, query, key]."""
 
     def references(self) -> Sequence[Reference]:
         """Losses to compare with, besides chance."""
         return ()
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of these ids, as the written tokenizer reads it."""
+        """The text of these ids, as the tokenizer of a saved checkpoint reads it."""
         return ("" if self.by_character else " ").join(self.words[number] for number in ids)
 
 
 def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[str, Floats]:
-    """Each score of each head, [layer, head], NaN where no row has such keys.
+    """By the name of each score, its value for each head, [layer, head], NaN where no row has keys that count.
 
     weights: of each layer, [text, head, query, key]. pairs: [text, query, key].
     """
@@ -105,13 +105,15 @@ def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[s
 
 
 def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
-    """Each score of a head that looks at all keys alike. visible: [query, key]. pairs: [text, query, key]."""
+    """By the name of each score, its value for a head that looks at all visible keys alike. visible: [query, key].
+    pairs: which count, [text, query, key]."""
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return {name: float(_mean_weight(even[None, None], counted)[0]) for name, counted in pairs.items()}
 
 
 def _mean_weight(weights: Floats, counted: Bools) -> Floats:
-    """The mean over rows with counted keys of the weight on them, [head]."""
+    """The weight of each head on the counted keys, mean over the rows that have such keys, [head]; NaN where none
+    has."""
     rows = np.any(counted, -1, keepdims=True)[..., 0]
     total = np.einsum("...hqk,...qk->...hq", weights, counted.astype(weights.dtype))
     if not rows.any():
@@ -127,7 +129,7 @@ def previous_pairs(ids: Integers) -> Bools:
 
 
 def after_same_pairs(ids: Integers) -> Bools:
-    """Which keys stand right after an earlier token of the same kind as the query, [text, query, key]. ids: [text,
+    """Which keys stand right after an earlier token of the same id as the query, [text, query, key]. ids: [text,
     token]."""
     count = ids.shape[-1]
     same = ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]

@@ -18,7 +18,8 @@ QUESTION = "?"
 
 
 class WhichFirst(Task):
-    """`c f ?` → c. One layer: what a query gets from keys does not depend on their order unless positions say it."""
+    """Two symbols and a question mark, at which the first of them is to be predicted: `c f ?` → c. One layer: what a
+    query gets from keys does not depend on their order unless positions say it."""
 
     name = "order"
     summary = message("two symbols, then a question mark: which of the two came first")
@@ -50,7 +51,8 @@ class WhichFirst(Task):
         return Batch(ids, targets)
 
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
-        """For the question mark, which key is the first symbol, and which the second."""
+        """For the question mark as query, which key is the "first" symbol and which the "second", [text, query,
+        key]."""
         counted = np.zeros((2, *batch.ids.shape, batch.ids.shape[-1]), bool)
         counted[0, :, 2, 0] = counted[1, :, 2, 1] = True
         return {"first": counted[0], "second": counted[1]}
