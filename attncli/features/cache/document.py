@@ -85,7 +85,7 @@ class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
         return {**super().lengths(), "region": regions, "layer": len(self.cached_layers)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless a policy tells of regions where the document has some."""
+        """Faults as (field, message), unless a policy tells of regions where the document has some."""
         yield from super().validation_errors()
         for number, policy in enumerate(self.policies):
             if (policy.regions is UNSET) != (self.regions is UNSET):

@@ -173,7 +173,7 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         return [row for row, (token_a, _) in enumerate(self.aligned) if queries is None or token_a in queries]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless something is compared."""
+        """Faults as (field, message), unless something is compared."""
         if not self.heads or not self.aligned:
             yield "heads", message("no pair of heads, or no token that both texts have")
         for number, pair in enumerate(self.aligned):

@@ -111,7 +111,8 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless the variants that screens compare are there, and all numbers lie where a float holds them."""
+        """Faults as (field, message), unless the variants that screens compare are there, and all numbers lie
+        where a float holds them."""
         names = {variant.name for variant in self.variants}
         for name in ("full", "causal", "window", "lsh", "rnn"):
             if name not in names or any(name not in row.multiply_adds for row in self.growth) or not self.growth:

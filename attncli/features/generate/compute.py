@@ -97,7 +97,7 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless random draws have a seed, and nothing else has."""
+        """Faults as (field, message), unless random draws have a seed, and nothing else has."""
         yield from super().validation_errors()
         if (self.temperature > 0) != (self.sample_seed is not None):
             yield "sample_seed", message("draws without a seed, or a seed without draws")

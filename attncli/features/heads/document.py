@@ -183,7 +183,7 @@ class Similarity(Part, frozen=True, kw_only=True):
     tree: Annotated[list[Merge], describe("Average linkage: rows, then earlier merges, join.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless the merges are a tree of all rows, and the order is that of its leaves."""
+        """Faults as (field, message), unless the merges are a tree of all rows, and the order is that of its leaves."""
         places = [[row] for row in range(len(self.heads))]
         for number, merge in enumerate(self.tree):
             if max(merge.a, merge.b) >= len(places) or merge.a == merge.b or not (places[merge.a] and places[merge.b]):
@@ -333,7 +333,7 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
         return {**super().lengths(), "query": cells, "key": keys, "region": regions}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless weights are held of every head in one size, or of none."""
+        """Faults as (field, message), unless weights are held of every head in one size, or of none."""
         yield from super().validation_errors()
         if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:
             yield "heads", message("weights of some heads only, or cells of several sizes")

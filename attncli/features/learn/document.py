@@ -158,7 +158,8 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
         }
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless every head that is named is one of the model's, and there is something to show."""
+        """Faults as (field, message), unless every head that is named is one of the model's, and there is
+        something to show."""
         rows = [("heads", row.layer, row.head) for row in self.heads]
         rows += [("ablation.heads", row.layer, row.head) for row in self.ablation.heads]
         rows += [("runs", row.layer, row.head) for run in self.runs for row in run.best]

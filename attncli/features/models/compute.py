@@ -512,7 +512,7 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless every layer stands in one group."""
+        """Faults as (field, message), unless every layer stands in one group."""
         for name, side in (("spec", self.spec), ("decoder", self.decoder)):
             if side is not None:
                 layers = sorted(layer for group in side.groups for layer in group.layers)

@@ -258,7 +258,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
         _norm(embedding.norm),
         message("a table {width} wide", width=width) if width not in (None, side.d_model) else "",
     ]
-    ends = [_norm(side.final_norm), *([] if side.head is None else _head(side.head))]
+    ends = [_norm(side.final_norm), *([] if side.head is None else _output_head(side.head))]
     return stack(
         heading(name, "", view),
         fact("sizes", sizes, view),
@@ -269,7 +269,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     )
 
 
-def _head(head: OutputHeadPart) -> list[str]:
+def _output_head(head: OutputHeadPart) -> list[str]:
     """How the last vectors become logits, in words."""
     return [
         message("tied to the token table" if head.tied else "own output head"),
@@ -463,6 +463,7 @@ def _activation(mlp: MlpPart) -> str:
 
 
 def _gate_bound(bound: BoundedPart | None) -> str:
+    """The bound and the slope of an expert's or a feed-forward part's gate, in words; "" for none."""
     if bound is None:
         return ""
     return message("gate bounded at {limit}, slope {slope}", limit=brief(bound.limit), slope=brief(bound.slope))

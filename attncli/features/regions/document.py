@@ -34,7 +34,7 @@ class RegionsDocument(Header, tag="attn.regions/1", frozen=True, kw_only=True):
         return {**super().lengths(), "region": len(self.regions)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless every effect is that of a region of the text."""
+        """Faults as (field, message), unless every effect is that of a region of the text."""
         yield from super().validation_errors()
         for number, effect in enumerate(self.effects):
             if effect.region >= len(self.regions):

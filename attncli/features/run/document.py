@@ -194,7 +194,8 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         return lengths if self.regions is UNSET else {**lengths, "region": len(self.regions)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless weights are held of every head, or of none; stages have a row per query or key."""
+        """Faults as (field, message), unless weights are held of every head, or of none; stages have a row per
+        query or key."""
         yield from super().validation_errors()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
             yield "layers", message("weights of some heads only")

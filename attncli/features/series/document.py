@@ -61,7 +61,7 @@ class SeriesDocument(Document, tag="attn.series/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless all checkpoints have the same heads, with the same metrics."""
+        """Faults as (field, message), unless all checkpoints have the same heads, with the same metrics."""
         if not self.checkpoints or not self.checkpoints[0].heads:
             yield "checkpoints", message("there is none, or none with heads")
             return

@@ -43,7 +43,7 @@ class CapturedHead(Part, frozen=True, kw_only=True):
     ) = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless scores, weights and output are held together."""
+        """Faults as (field, message), unless scores, weights and output are held together."""
         if len({value is UNSET for value in (self.scores, self.weights, self.output)}) > 1:
             yield "weights", message("scores, weights and output are not all there")
 
@@ -80,7 +80,7 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless links belong to heads that there are."""
+        """Faults as (field, message), unless links belong to heads that there are."""
         heads = {(tuple(entry.index), head.head) for entry in self.batch for head in entry.heads}
         for number, link in enumerate(self.links):
             if (tuple(link.index), link.head) not in heads:
