@@ -72,7 +72,8 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless tokens lie in their texts, and links belong to heads that there are."""
+        """Yield (field, fault) pairs for tokens that do not lie in their texts, and links of heads that are not
+        there."""
         yield from position_errors(self.queries, self.query_text, "queries")
         yield from position_errors(self.keys, self.key_text, "keys")
         heads = {(layer.layer, head.head) for layer in self.layers for head in layer.heads}
@@ -81,7 +82,7 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
                 yield f"links[{number}]", message("it belongs to no head of the document")
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The tokens of either text; learned keys come after those of the second."""
+        """Lengths of the axes of the arrays: the queries, and the keys with learned keys after them."""
         count = len(self.keys)
         return {
             "query": len(self.queries),

@@ -85,7 +85,7 @@ def _query_and_key_names(document: CrossDocument) -> tuple[list[str], list[str]]
 
 
 def _alignment(document: CrossDocument, view: View) -> Lines:
-    """For each query the key that it looks at most."""
+    """A table of the key that each query attends to most, on average over heads."""
     heads = len(_heads_of(document))
     queries, keys = _query_and_key_names(document)
     alignment = document.alignment if view.full else document.alignment[:ALIGNED]
@@ -138,7 +138,7 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
 
 
 def cross_sentences(document: CrossDocument, view: View) -> list[str]:
-    """The answer in words: the strongest link."""
+    """The answer in sentences: the strongest link and its weight."""
     note = not_learned_note(document.model, view)
     if not document.links:
         return [note]

@@ -270,7 +270,7 @@ def ablate_document(
     memory: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
-    """Take heads away, or cut a link, and return the `attn.ablate/1` document. Arguments, errors: as `remove`."""
+    """As `remove`, with what it returns as an `attn.ablate/1` document. Arguments and errors are those of `remove`."""
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
     if request.answer:
         if isinstance(removal.by, ByResample):
@@ -427,13 +427,13 @@ def _unique_warnings(documents: Sequence[AblateDocument]) -> list[str]:
 
 
 def mean_of(effect: MeanEffect, name: Reading) -> float:
-    """A head's mean of one reading; 0 where no text defines it."""
+    """The mean over texts of one measure's number for a head, such as "cosine"; 0 where no text defines it."""
     interval_of_reading = effect.measures.mean(name)
     return 0.0 if interval_of_reading is None else interval_of_reading.mean
 
 
 def _mean_measures(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]) -> MeanMeasures:
-    """Each reading's mean over these rows, with its interval."""
+    """The mean over these rows, one per text, of each number in `names`, with its 95% interval."""
     values = {name: [reading_of(row, name) for row in rows] for name in names}
     return MeanMeasures(
         **{name: interval([value for value in readings if value is not None]) for name, readings in values.items()}

@@ -260,7 +260,7 @@ def _ablate_regions(
     page: PageOptions,
     measure_options: MeasureOptions,
 ) -> None:
-    """`attn ablate --each-region`: the regions of a text cut off one after the other."""
+    """Run `attn ablate --each-region`: cut off the regions of a text one after the other and write the effects."""
     refuse_beside(environment, "--each-region", REGION_SUBJECTS)
     view = validate_options(output, environment, "regions", files={"--html": page.html})
     validate_page(page)
@@ -294,7 +294,7 @@ def _ablate_regions(
 
 
 def _refuse_contradictions(removal: RemovalOptions) -> None:
-    """Raise UsageError for options that contradict each other."""
+    """Raise UsageError for options about what is taken away that contradict each other."""
     if (removal.start is None) != (removal.end is None):
         raise UsageError("a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal")
     if removal.cross and removal.start is None:

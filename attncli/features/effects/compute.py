@@ -79,7 +79,8 @@ def ablate(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> AblateDocument:
-    """Take heads away one at a time, and all at once, or cut a link; what changes at the end of the model.
+    """Ablate heads one at a time and all at once, or cut a link in them, and return how the model's last vectors or its
+    next-token predictions change.
 
     Args:
         model: As `attncli.load` returns it.
@@ -162,7 +163,8 @@ def logits(
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> LogitsDocument:
-    """What the embedding, each head and each feed-forward part add to a next token's logit.
+    """Split a next token's logit into what the embedding, each head and each feed-forward part add (direct logit
+    attribution).
 
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.
@@ -245,7 +247,8 @@ def patch(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> PatchDocument:
-    """Which heads carry the difference between two texts: each one's part of `clean` put into `corrupt`.
+    """Activation patching: put each head's output in the text `clean` into a run of `corrupt`, and return what share of
+    the difference between both each head brings back.
 
     Args:
         model: As `attncli.load` returns it.

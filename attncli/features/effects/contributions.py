@@ -242,7 +242,7 @@ class _Passing:
         self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []
 
     def on_heads(self, number: int, event: HeadEvent) -> None:
-        """Keep what the heads of an attention read and write, by the receiver's number."""
+        """Keep how the heads of one attention reach a receiver. number: 0 for the link's query, 1 for its keys."""
         entering = event.trace.stages["hidden"]
         self.passed[number].append(
             PassedHeads(

@@ -118,7 +118,7 @@ class Interval(Part, frozen=True, kw_only=True):
     texts: Annotated[Size, describe("How many of the texts it is the mean of: those where it is defined.")]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless the interval has two ends, or none."""
+        """Yield a (field, fault) unless the interval has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 
@@ -132,7 +132,8 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
     kl: Interval | UnsetType | None = UNSET
 
     def mean(self, name: Reading) -> Interval | None:
-        """The mean of a reading; None where no text defines it, or none was taken."""
+        """The mean over texts of one number by name, such as "cosine"; None where no text defines it, or it was not
+        measured."""
         interval: Interval | UnsetType | None = getattr(self, name)
         return interval or None
 
@@ -167,7 +168,7 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless every mean is of the same measures."""
+        """Yield a (field, fault) unless every mean is of the same measures."""
         readings = set(readings_of(self.measures))
         rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
         for place, measures in (("together", self.together), *rows):
@@ -198,7 +199,7 @@ class DifferentHead(AttentionHead, frozen=True, kw_only=True):
     high: float | None
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless the difference's interval has two ends, or none."""
+        """Yield a (field, fault) unless the difference's interval has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", message("an interval with one end")
 
@@ -261,7 +262,8 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless effects have the same measures; what is looked at is there, and what is cut had a weight."""
+        """Yield (field, fault) pairs where effects differ in their measures, a key looked at is not in the text, or a
+        cut link has no weight."""
         yield from super().validation_errors()
         rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
         random_rows = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
@@ -308,14 +310,15 @@ class LogitPart(Part, frozen=True, kw_only=True):
     ] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless a head has its place, a feed-forward part its layer."""
+        """Yield a (field, fault) for a head without attention, layer and number, or a feed-forward part or mixer
+        without layer."""
         of_head = None not in (self.attention, self.layer, self.head)
         if (self.part == "head" and not of_head) or (self.part in ("mixer", "mlp") and self.layer is None):
             yield "part", message("{part} without its place", part=repr(self.part))
 
 
 def logit_part_name(part: LogitPart) -> Message:
-    """A part as tables and figures name it."""
+    """The name of a part in tables and figures, such as "L5 H11"."""
     places = {"layer": part.layer, "head": part.head}
     match part.part:
         case "head" if part.attention == "cross":
@@ -416,6 +419,6 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless tokens lie in their texts."""
+        """Yield (field, fault) pairs for tokens that do not lie in their texts."""
         yield from position_errors(self.tokens, self.clean, "tokens")
         yield from position_errors(self.corrupt_tokens, self.corrupt, "corrupt_tokens")

@@ -68,7 +68,7 @@ SUBJECTS = {
 
 
 def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
-    """An effect by the document's first measure, of a vector how far it turns; None where it is undefined."""
+    """The number of an effect by the document's first measure (of "vector": 1 − cosine); None where it is undefined."""
     return reading_of(effect, readings_of(document.measures)[0])
 
 
@@ -93,7 +93,7 @@ DIGITS = 3
 
 
 def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
-    """The cells of columns of effects that are read side by side, all with as many digits; `-` where there is none."""
+    """Format columns of effects with one common number of digits, as cells; `-` for None."""
     write = writer([value for column in columns for value in column if value is not None], DIGITS)
     return [["-" if value is None else write(value) for value in column] for column in columns]
 
@@ -144,7 +144,8 @@ def _target_word(document: AblateDocument, view: View) -> str:
 
 @capitalize_sentences
 def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
-    """What `attn ablate` says: which head matters most, how far it stands out, what all do together."""
+    """Yield the answer of `attn ablate` in sentences: which head changes the measure most, how far it stands out, and
+    what all heads together change."""
     effects = [effect for effect in document.effects if effect_size(effect, document) is not None]
     together = effect_size(document.together, document)
     changed = {"subject": subject(document, view)}
@@ -365,7 +366,7 @@ LENS_WORDS, LENS_WORD = 3, 14
 
 
 def lens_table(document: LogitsDocument, view: View) -> Lines:
-    """What each layer would say next, and how likely the target is there."""
+    """A table of the logit lens: for each layer the likeliest next tokens, and the target's rank and probability."""
     if document.lens is UNSET:
         return Lines()
     rows = [

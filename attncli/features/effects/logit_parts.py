@@ -218,7 +218,8 @@ class Attributor:
         refuse_overflow(text.backend, self._hidden)
 
     def attribution(self, target: int | None, versus: int | None) -> Attribution:
-        """The logit's parts, once the last layer has run. Arguments and errors are those of `attribute`."""
+        """The parts that a logit is the sum of, once the last layer has run. Arguments and errors are those of
+        `attribute`."""
         text, spec = self._text, self._text.model.spec
         backend, outer, head = text.backend, text.model.store.outer(text.backend), spec.head
         assert head is not None
@@ -255,7 +256,7 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
     collected: dict[LogitTerm, tuple[int, Floats]] = {}
 
     def on_heads(number: int, event: HeadEvent) -> None:
-        """Keep what each head carries from every token to the logit."""
+        """Record what each head of one attention carries from every token to the logit."""
         stages = event.trace.stages
         weights = float64(backend, stages["weights"])[:, position]
         name = "global_v" if position in event.apart and "global_v" in stages else "v"

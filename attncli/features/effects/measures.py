@@ -146,7 +146,7 @@ class SweepReading(Protocol):
 
     @property
     def predicts(self) -> bool:
-        """Whether next tokens are measured."""
+        """Whether a measure needs next-token logits."""
 
     def rows(self, count: int) -> slice:
         """The range of tokens, in a text of `count`, whose last-layer vectors are needed."""
@@ -209,7 +209,7 @@ class MeasureRequest(Struct, frozen=True):
 
     @property
     def predicts(self) -> bool:
-        """Whether next tokens are measured."""
+        """Whether a measure needs next-token logits."""
         return bool({"logprob", "kl"} & set(self.measures))
 
     def rows(self, count: int) -> slice:

@@ -61,7 +61,7 @@ class PatchRequest(Struct, frozen=True):
 
     @property
     def predicts(self) -> bool:
-        """Whether next tokens are measured."""
+        """Whether the measure needs next-token logits."""
         return self.measure != "cosine"
 
     @classmethod
@@ -172,7 +172,7 @@ class _PatchReading(Struct, frozen=True, eq=False):
 
     @property
     def predicts(self) -> bool:
-        """Whether next tokens are measured."""
+        """Whether the measure needs next-token logits."""
         return self.patching.predicts
 
     def rows(self, count: int) -> slice:
@@ -218,7 +218,8 @@ class _Recovery:
 
 
 def _mean_vector(model: Model, backend: Backend, after: Array, query: Sequence[int], first: int = 0) -> Floats:
-    """The mean of some tokens' vectors after the final norm, [width]. after: [token, width], from token `first`."""
+    """The mean vector of the tokens at positions `query` after the final norm, [width]. after: the last layer's output,
+    [token, width], from token `first` on."""
     vectors = np.asarray(backend.numpy(finish(model.spec, model.store.outer(backend), backend, after)), np.float64)
     return np.asarray(vectors[[position - first for position in query]].mean(0))
 

@@ -65,7 +65,7 @@ def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
 
 
 def _plain_means(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
-    """Of each reading the mean, both ends of its interval and how many texts define it."""
+    """Yield for each number in `names` its mean, both ends of its interval, and how many texts define it."""
     for name in names:
         interval = measures.mean(name)
         yield from (None,) * 4 if interval is None else (interval.mean, interval.low, interval.high, interval.texts)
@@ -77,7 +77,7 @@ def _first_reading(document: EffectsDocument) -> Reading:
 
 
 def _effects_header(document: EffectsDocument, view: View) -> Lines:
-    """The model, over how many texts means are taken, and warnings."""
+    """Lines on the model, the number of texts that means are taken over, and warnings."""
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
     count = document.texts
     note = say(view, "one text") if count == 1 else say(view, "mean over {count} texts", count=count)
@@ -200,7 +200,7 @@ def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
 
 
 def _difference_header(document: DifferenceDocument, view: View) -> Lines:
-    """Both sides by name, over how many texts each has its effects, and warnings."""
+    """Lines that name both documents, A and B, with the number of texts of each, and warnings."""
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "effects over {a} and {b} texts", a=document.a.texts, b=document.b.texts)
     top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
@@ -219,7 +219,7 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
 
 @capitalize_sentences
 def _difference_sentences(document: DifferenceDocument, view: View) -> Iterator[str]:
-    """How many heads differ by more than their interval, and which differs most."""
+    """Yield sentences on how many heads have an interval of their difference without 0, and which differs most."""
     first = document.heads[0]
     head, a, b = head_phrase(first, view), effect_text(first.a), effect_text(first.b)
     yield say(view, "{head} differs most: {a} in A, {b} in B.", head=head, a=a, b=b)
@@ -530,7 +530,8 @@ def _distinct_number_texts(a: float, b: float) -> list[str]:
 
 @capitalize_sentences
 def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
-    """The answer in words: where it was put in and what was measured, and which head carries most."""
+    """Yield the answer in sentences: at which tokens clean values were put in, what was measured, and which head brings
+    back most."""
     ends = {"target": document.target, "versus": document.versus}
     names = {name: quoted_word(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))

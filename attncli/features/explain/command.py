@@ -586,6 +586,7 @@ class TextCommand(GroupedCommand):
     )  # fmt: skip
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write the usage line without the command's internal name."""
         formatter.write_usage(ctx.command_path.rstrip(), " ".join(self.collect_usage_pieces(ctx)))
 
 
@@ -598,6 +599,7 @@ class TextOrTopic(PlainParameters, TyperGroup):
         self.commands = LazyCommands(("text", *TOPICS), _topic_app)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put "text" before arguments that begin with no topic. Raises UsageError for a mistyped topic."""
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)  # a shell asks for the topics
         is_topic = bool(args) and args[0] in TOPICS
@@ -613,6 +615,7 @@ class TextOrTopic(PlainParameters, TyperGroup):
         return super().parse_args(ctx, args if is_topic else ["text", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of a topic; that of a text gets an empty name."""
         name, command, rest = super().resolve_command(ctx, args)
         return ("" if name == "text" else name), command, rest
 

@@ -397,7 +397,7 @@ def mask_topic_document(
     query: int,
     others: Sequence[tuple[str, Sequence[Token]]] = (),
 ) -> MaskTopic:
-    """Explain a mask: one head's scores before and after it, and what a softmax makes of either.
+    """Build the document of topic "mask": one head's scores before and after the mask, and the softmax of either.
 
     Args:
         model: As `attncli.load` returns it.
@@ -459,7 +459,8 @@ def _padded_texts(
 
 
 def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> MultiheadTopic:
-    """Explain several heads: every head's row of weights and output for one query, and what W_O makes of it.
+    """Build the document of topic "multihead": every head's weights and output for one query, and their combination
+    through W_O.
 
     Args:
         model: As `attncli.load` returns it.
@@ -620,7 +621,7 @@ def _position_facts(
 
 
 def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> ResidualTopic:
-    """Explain the residual connection: x, what attention adds, their sum, and the norm beside it.
+    """Build the document of topic "residual": x, what attention adds, their sum, and the norm.
 
     Args:
         model: As `attncli.load` returns it.

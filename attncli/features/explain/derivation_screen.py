@@ -360,7 +360,7 @@ class Derivation:
         return stack_spaced(mixed, vectors(values, names, view, title=title, note=note))
 
     def answer(self) -> Lines:
-        """The sentence tinted by the query's weights, and what it looks at most."""
+        """The text tinted by the query's weights, and a sentence on what it attends to most."""
         document, view, query = self.document, self.view, self.document.query
         tokens = document.tokens
         weights: Sequence[float] = self.weights[: len(tokens)].tolist()

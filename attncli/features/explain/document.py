@@ -106,7 +106,7 @@ class After(Part, frozen=True, kw_only=True):
     norm: Annotated[Numbers | UnsetType, axes("width", meaning="the norm of the sum.")] = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless what is added is of one width."""
+        """Yield a (field, fault) where vectors that are added differ in width."""
         if self.sum is not UNSET and len(self.out) != len(self.x):
             yield "sum", message("x of width {x} and out of {out}", x=len(self.x), out=len(self.out))
 
@@ -143,15 +143,15 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """How long axes are: the tokens, and the learned keys after them."""
+        """Lengths of the axes of the arrays: the tokens, and "key", the tokens and the learned keys after them."""
         return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
 
     def step(self, kind: type[Kind]) -> Kind:
-        """The step of this class; there is one of each."""
+        """The document's step of this class; each class has exactly one."""
         return next(step for step in self.steps if isinstance(step, kind))
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless the steps follow from each other, each once."""
+        """Yield a (field, fault) unless the five steps are there in order, each once."""
         yield from super().validation_errors()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
@@ -255,7 +255,8 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless there are heads, each with its entropy, and a share of each or of none."""
+        """Yield (field, fault) pairs unless there are heads, each with its entropy, and either all or none with its
+        share of the output."""
         yield from super().validation_errors()
         if not self.heads or len(self.entropies) != len(self.heads):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
@@ -364,7 +365,7 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless each scale stands beside the others, that of d_model where there is one."""
+        """Yield (field, fault) pairs unless variances and softmaxes are of the same scales."""
         scales = [*SCALES[: 2 if self.d_model is None else 3]]
         if [row.scale for row in self.variance] != scales:
             yield "variance", message("the scales are not {scales}", scales=listing(scales))

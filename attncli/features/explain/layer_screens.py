@@ -132,7 +132,8 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
     blank = [""] if rest else []
 
     def score_column(values: NDArray, *, hides: bool) -> tuple[list[str], str]:
-        """The texts of a column of scores, and "" in place of a sum. hides: whether what is not finite is hidden."""
+        """The texts of a column of scores, and "" as its sum, which is not shown. hides: whether scores that are not
+        finite are shown as hidden."""
         none = spell("−∞", ascii=view.ascii)
         shown = values[keys_shown]
         cells = [none if hides and not np.isfinite(value) else f"{value:.{view.precision}f}" for value in shown]
@@ -429,7 +430,8 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
 
 
 def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
-    """What averaging the heads loses; of one head, that it is single-head attention."""
+    """The text tinted by each key's largest weight in any head, and sentences on what averaging the heads hides; for
+    one head, that it is single-head attention."""
     query_text = quoted_token(document.tokens, document.query, view)
     answer_sentences = list(_loss_sentences(document, view))
     if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:

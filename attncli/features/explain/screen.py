@@ -26,7 +26,8 @@ LIBRARIES = {"numpy": "np", "torch": "torch"}
 
 
 def flow_part(document: AttentionTopic, view: View) -> Lines:
-    """X → Q, K, V → 1 QKᵀ → 2 scale → 3 mask → 4 softmax → 5 A·V → O, each with its shape below it."""
+    """A diagram of the computation with the shape below each array: X → Q, K, V → 1 QKᵀ → 2 scale → 3 mask → 4 softmax
+    → 5 A·V → O."""
     sizes = {row.step: "×".join(map(str, row.shape[-2:])) for row in document.shapes}
     square, out = sizes.get("weights", ""), sizes.get("mixed", "")
     vectors = sizes.get("q", "")
@@ -184,7 +185,8 @@ def _step_part(name: str, derivation: Derivation, view: View) -> Lines:
 
 
 def _part_after_steps(name: str, derivation: Derivation, view: View) -> Lines:
-    """A part of the derivation that follows its steps, with a sentence that leads to it."""
+    """The part of the screen drawn by the derivation's method `name`, with an introductory sentence; no lines where it
+    draws none."""
     lines = _step_part(name, derivation, view)
     return stack(lead_remark(name, derivation.query, view), lines) if lines.rows else Lines()
 

@@ -42,7 +42,7 @@ TIMES = 1e6
 
 
 def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
-    """What the largest score gets, and how many times the next one's weight that is."""
+    """A sentence on the share of the weight that the largest score gets, and its ratio to the second largest weight."""
     first, *other_weights = sorted(document.weights, reverse=True)
     values = {"highest": brief(document.highest), "share": percent(first)}
     if not other_weights:
@@ -75,7 +75,8 @@ def tinted_answer(
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
-    """The largest weight and the gradient with and without scaling, where scaling brings the gradient back."""
+    """A sentence on the largest weight and the softmax gradient with and without scaling by 1/√d_k; for a small d_k,
+    that the difference is slight."""
     plain, scaled = document.softmax[:2]
     if plain.gradient >= scaled.gradient:
         return remark(
@@ -111,7 +112,8 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:
-    """The example's value beside that of even attention, and what a high value means."""
+    """Sentences on the metric's value for the example beside that for uniform attention, and on what a high value
+    means."""
     example, values = document.example, ""
     if example.value is not None and example.uniform is not None:
         values = say(

@@ -110,7 +110,8 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
 
 
 def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
-    """Work a softmax through: numbers divided by the temperature, with and without the maximum subtracted.
+    """Build the document of topic "softmax": scores divided by the temperature, then their softmax with and without the
+    maximum subtracted.
 
     Args:
         scores: The numbers.
@@ -206,7 +207,8 @@ def row_softmax(scores: Floats) -> Floats:
 def matrix_softmax_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int
 ) -> MatrixSoftmaxTopic:
-    """Compare softmax by rows, as attention does it, with softmax over all entries of a head's scores at once.
+    """Build the document of topic "matrix-softmax": softmax by rows, as attention does it, beside softmax over all
+    entries of a head's scores at once.
 
     Args:
         model: As `attncli.load` returns it.
@@ -246,7 +248,8 @@ CHUNK = 2**22
 
 
 def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> ScalingTopic:
-    """Measure the variance of q·k, and what scaling does to a softmax.
+    """Build the document of topic "scaling": the measured variance of q·k for random vectors, and what scaling does to
+    a softmax.
 
     Args:
         d_k: The width of the vectors.
@@ -406,7 +409,8 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
 def order_document(
     models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0
 ) -> OrderTopic:
-    """Compare every token's attention output with its own after the tokens were put in another order.
+    """Build the document of topic "order": how far each token's attention output changes when the tokens are put in
+    another order.
 
     Args:
         models: The models, of which each runs both.

@@ -136,7 +136,8 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Faults, unless keys lie in the text that is looked at, pairs among the parts."""
+        """Yield (field, fault) pairs for keys outside the text attended to, pairs of parts that are not there, and
+        parts without their layer."""
         yield from super().validation_errors()
         keys = self.keys
         if self.link.attention == "cross" and self.source_tokens is UNSET:
@@ -156,7 +157,7 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
 
     @property
     def keys(self) -> list[TokenRow]:
-        """The tokens that are looked at."""
+        """The tokens that keys are positions in: the source text's in cross-attention, else the text's own."""
         return self.tokens if self.source_tokens is UNSET else self.source_tokens
 
 

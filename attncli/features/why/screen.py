@@ -114,10 +114,12 @@ def _count_shown(view: View, count: int) -> int:
 
 
 def _query_side(document: WhyDocument, view: View) -> Lines:
+    """The table of the query's parts that add most to the link's score."""
     return _side_table(document, view, "query")
 
 
 def _key_side(document: WhyDocument, view: View) -> Lines:
+    """The table of the key's parts that add most to the link's score."""
     return _side_table(document, view, "key")
 
 
