@@ -21,7 +21,8 @@ from attncli.mechanism.mask import Mask, visible
 
 
 class LinearForm:
-    """constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i: one number per query row, as a function of the weights.
+    """A linear form of attention weights A: constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i, one number per query row
+    i. It has arithmetic, so that a metric's formula run on forms yields its coefficients.
 
     constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is not linear
     in the weights, but may be in a metric: entropy, peak, peak_beyond_first.
@@ -35,7 +36,8 @@ class LinearForm:
         self.constant, self.keys, self.facts = constant, keys, dict(facts)
 
     def _as_row(self, value: Any) -> Floats:
-        """Numbers as [row], or [1] for all rows."""
+        """Numbers as float64 [row], or [1] where all rows have the same. Raises TypeError for numbers that differ
+        between heads."""
         values = np.asarray(value, np.float64)
         if values.ndim == 2 and values.shape[0] != 1:
             raise TypeError("coefficients that differ between heads have no common form")
@@ -86,12 +88,13 @@ class LinearForm:
         return self._as_form(args[1]) * condition + self._as_form(args[2]) * (1.0 - condition)
 
     def _as_form(self, value: Any) -> LinearForm:
-        """A value as a form: itself, or a constant."""
+        """A value as a form: a form itself, or numbers as a form's constant."""
         return value if isinstance(value, LinearForm) else LinearForm(self._as_row(value), None, {})
 
 
 class FormRows:
-    """The questions of `row_facts.AttentionRows`, answered with forms over keys 0..keys-1.
+    """An `AttentionRows` (facts of a block of query rows) whose every fact is a `LinearForm` over keys 0..keys-1 in
+    place of numbers.
 
     i, sight, about: as there.
     """
@@ -102,69 +105,70 @@ class FormRows:
         self.i, self.sight, self.about, self._j = i, sight, about, np.arange(keys)
 
     def __getattr__(self, fact: str) -> Any:
-        """A fact that is given no form here: the metric that it belongs to goes by rows."""
+        """Raises TypeError: this fact has no linear form, so a metric that uses it must be computed row by row."""
         raise TypeError(f"{fact} has no linear form")
 
     def _weights_form(self, coefficients: Any) -> Any:
-        """The form with these coefficients of the weights, [row, key]."""
+        """The form Σ_j coefficients_ij A_ij. coefficients: [row, key]."""
         return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})
 
     def _fact_form(self, name: str) -> Any:
-        """The form that is 1 times a fact of each row."""
+        """The form that equals the fact of this name, such as "entropy", in each row."""
         return LinearForm(np.zeros(self.i.size), None, {name: np.ones(self.i.size)})
 
     @property
     def total(self) -> Any:
-        """Σ_j A_ij."""
+        """The form of Σ_j A_ij."""
         return self._weights_form(np.ones((self.i.size, self._j.size)))
 
     @property
     def entropy(self) -> Any:
-        """−Σ_j A_ij ln A_ij in nats."""
+        """The form of the row's entropy −Σ_j A_ij ln A_ij in nats."""
         return self._fact_form("entropy")
 
     @property
     def peak(self) -> Any:
-        """The largest weight of each row."""
+        """The form of the largest weight of each row."""
         return self._fact_form("peak")
 
     @property
     def peak_beyond_first(self) -> Any:
-        """The largest weight of each row on a key other than key 0."""
+        """The form of the largest weight of each row on a key other than key 0."""
         return self._fact_form("peak_beyond_first")
 
     @property
     def moments(self) -> tuple[Any, Any]:
-        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
+        """The forms of Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
         steps = self._j[None, :] - self.i[:, None]
         return self._weights_form(np.abs(steps)), self._weights_form(steps)
 
     @property
     def rest(self) -> Any:
-        """Σ_j A_ij without key 0 and the query itself."""
+        """The form of Σ_j A_ij without key 0 and the query itself."""
         return self._weights_form((self._j[None, :] != self.i[:, None]) & (self._j != 0))
 
     def at_offset(self, offset: int) -> Any:
-        """A_{i, i+offset}."""
+        """The form of A_{i, i+offset}."""
         return self._weights_form(self._j[None, :] == self.i[:, None] + offset)
 
     def key(self, k: int) -> Any:
-        """A_ik."""
+        """The form of A_ik."""
         return self._weights_form(np.broadcast_to(self._j == k, (self.i.size, self._j.size)))
 
     def mass(self, key_mask: Bools) -> Any:
-        """Σ A_ij over the keys in `key_mask`."""
+        """The form of Σ A_ij over the keys in `key_mask`."""
         return self._weights_form(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Any:
-        """Σ A_ij over the pairs (row, key), row by row."""
+        """The form of Σ A_ij over the pairs (row, key), integers [pair], row by row."""
         matrix = np.zeros((self.i.size, self._j.size))
         np.add.at(matrix, (rows, keys), 1.0)
         return self._weights_form(matrix)
 
 
 class FormSum(Struct, frozen=True, eq=False):
-    """A form added up over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i facts_f,i f_i."""
+    """A linear form summed over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i facts_f,i f_i, one
+    number per head."""
 
     constant: float
     keys: Floats | None
@@ -172,7 +176,8 @@ class FormSum(Struct, frozen=True, eq=False):
 
 
 class Coefficients(Struct, frozen=True, eq=False):
-    """A metric as a quotient: value / norm. norm: None for the number of rows. rows: how many rows it uses."""
+    """The coefficients of a metric that is a quotient of two summed forms, value / norm. norm: None where it is the
+    number of rows used, `rows`."""
 
     value: FormSum
     norm: FormSum | None
@@ -180,7 +185,8 @@ class Coefficients(Struct, frozen=True, eq=False):
 
 
 def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
-    """What the metric's own formula gives to each weight; None for a metric that is not linear in weights and facts."""
+    """The coefficients of a metric, found by running its formula on linear forms; None for a metric that is not linear
+    in weights and facts."""
     try:
         per_row = metric.of(rows)
         used_rows = np.asarray(per_row.used_rows)
@@ -196,7 +202,7 @@ def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
 
 
 def _sum_rows(form: LinearForm, row_mask: Floats) -> FormSum:
-    """A form added up over the rows where the mask is 1."""
+    """A form summed over the rows where the mask is 1."""
     kept_form = form * row_mask
     return FormSum(float(kept_form.constant.sum()), kept_form.keys, kept_form.facts)
 
@@ -206,7 +212,7 @@ LARGEST = 1 << 22
 
 
 class Sums(Struct, frozen=True, eq=False):
-    """What a layer's heads add up to, text by text.
+    """The sums of metrics over the query rows of one layer's heads, for each text of a batch.
 
     value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows: query rows used,
     integers [metric]. baseline: value / norm of uniform attention, float64 [text, metric].
@@ -219,7 +225,8 @@ class Sums(Struct, frozen=True, eq=False):
 
 
 class LengthTally:
-    """The coefficients of metrics for texts of `count` tokens under one mask.
+    """The coefficients of metrics that all texts of `count` tokens share under one mask; metrics that depend on tokens
+    are left to each text.
 
     Metrics that need no tokens are prepared once for all such texts. Raises UsageError for an unknown metric.
     """
@@ -267,11 +274,12 @@ class LengthTally:
 
     @staticmethod
     def fits(names: Sequence[str | Metric], count: int) -> bool:
-        """Whether texts of this length are measured by coefficients."""
+        """Whether texts of `count` tokens are short enough to be measured by coefficients."""
         return count * count * (len(names) + 1) <= LARGEST
 
     def columns(self, backend: Backend, dtype: str) -> Array:
-        """The shared coefficients, [query · key, column]; the columns of each metric's value and norm in order."""
+        """The coefficients of the shared metrics as a matrix [query · key, column]; for each metric the column of its
+        value and then that of its norm."""
         if (backend.name, dtype) not in self._columns:
             columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
             kind = np.float64 if dtype == "float64" else np.float32
@@ -291,7 +299,8 @@ class LengthTally:
 
 
 def sight_of(mask: Mask, count: int) -> Sight:
-    """What each of `count` queries sees of as many keys under a mask that is known by position."""
+    """The `Sight` (which keys are visible) of `count` queries over as many keys, under a mask that depends on positions
+    alone."""
     i = np.arange(count)
     closed_form = sight_of_mask(mask, i, count)
     if closed_form is not None:
@@ -302,7 +311,8 @@ def sight_of(mask: Mask, count: int) -> Sight:
 
 
 def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
-    """The coefficients of the metrics that depend on a text's tokens. about: all of it known."""
+    """The coefficients, by the metric's index, of the metrics that depend on a text's tokens. about: what is known of
+    the tokens, all fields set."""
     rows = FormRows(length.i, length.sight, about, length.count)
     by_metric = {}
     for index, metric in length.by_text.items():
@@ -318,7 +328,7 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
 
 
 class TextBatch:
-    """The coefficients of some texts of one length. abouts: what is known of each text's tokens."""
+    """The coefficients of metrics for some texts of one length. abouts: what is known of each text's tokens."""
 
     def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
         self.length, self._abouts = length, abouts
@@ -340,7 +350,8 @@ class TextBatch:
         self._columns: dict[tuple[str, str], Array] = {}
 
     def columns(self, backend: Backend, dtype: str) -> Array:
-        """The texts' own coefficients, [text, query · key, column]; values and norms in the order of the metrics."""
+        """The coefficients of the metrics that depend on each text's tokens, [text, query · key, column]; for each
+        metric the column of its value and then that of its norm."""
         if (backend.name, dtype) not in self._columns:
             matrix = np.zeros(
                 (len(self.text_coefficients), 2 * len(self.length.by_text), self.length.count**2), np.float32
@@ -400,20 +411,22 @@ class TextBatch:
         return Sums(value, norm, self.rows, self.baseline)
 
     def _rows(self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None) -> WeightRows:
-        """The rows of weights [head, query, key] whose entropy may be known."""
+        """The rows of one text's weights [head, query, key] as `WeightRows`. entropy: [head, query] where it is known
+        already, else None."""
         facts = {} if entropy is None else {"entropy": entropy}
         return WeightRows(backend, weights, self.length.i, 0, self.length.sight, about, facts)
 
 
 class _BatchFacts:
-    """Facts of rows that are not linear in the weights, each computed when a metric needs it."""
+    """Facts of rows that are not linear in the weights (entropy, largest weights) for a batch of texts, each computed
+    when first needed."""
 
     def __init__(self, backend: Backend, weights: Array, entropy: Array | None) -> None:
         self._backend, self._weights = backend, weights
         self._values = {} if entropy is None else {"entropy": _as_float64(backend, entropy)}
 
     def of(self, name: str) -> Floats:
-        """A fact of each row, [text, head, query]."""
+        """The fact of this name ("entropy", "peak" or "peak_beyond_first") of each row, float64 [text, head, query]."""
         if name not in self._values:
             backend, weights = self._backend, self._weights
             match name:
@@ -429,7 +442,7 @@ class _BatchFacts:
 
 
 def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
-    """A metric's value and norm of each head, and how many rows it uses."""
+    """The sums over rows of a metric's value and norm, each [head], and how many rows it uses."""
     used_rows = np.broadcast_to(per_row.used_rows, (heads, count))
     weight = 1.0 if per_row.weight is None else per_row.weight
     value, norm = (np.where(used_rows, numbers, 0.0).sum(-1) for numbers in (per_row.value, weight))
@@ -437,7 +450,8 @@ def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, 
 
 
 def _value_of_form(part: FormSum, even: Floats) -> float:
-    """A summed form of uniform weights [query, key]; metrics that need tokens use no facts but weights."""
+    """The number that a summed form has for the weights `even`, [query, key], of uniform attention; the form uses no
+    facts but weights."""
     return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
 
 

@@ -24,7 +24,8 @@ STEPS = 65535
 
 
 class FixedPoint(Struct, frozen=True, eq=False):
-    """A matrix [row, dim] whose entry is low + step · code. low, step: float32 [dim]. codes: 0 to 65,535."""
+    """A matrix [row, dim] in 16-bit codes: an entry is low + step · code. low, step: float32 [dim]. codes: integers
+    from 0 to 65,535."""
 
     codes: Codes
     low: Floats
@@ -36,7 +37,8 @@ class FixedPoint(Struct, frozen=True, eq=False):
 
 
 def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
-    """A matrix [row, dim] of finite numbers on even steps from the least to the greatest of each dimension."""
+    """A matrix [row, dim] of finite numbers as codes, in `steps` even steps from the least to the greatest number of
+    each dimension."""
     low = values.min(0)
     step = ((values.max(0) - low) / steps).astype(np.float32)
     codes = np.rint((values - low) / np.where(step > 0, step, 1))
@@ -44,7 +46,7 @@ def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
 
 
 class QueryKeyRecipe(Struct, frozen=True, eq=False):
-    """Queries and keys as they enter q·kᵀ; the weights are exp(score − lse), 0 where hidden.
+    """A head's weights kept as the queries and keys they follow from: they are exp(score − lse), 0 where hidden.
 
     q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that share one.
     lse: log Σ exp of each row's visible scores and its sink, [query]; −inf for a row that sees nothing.
@@ -66,36 +68,38 @@ class QueryKeyRecipe(Struct, frozen=True, eq=False):
 
 
 class Exact(Struct, frozen=True, eq=False):
-    """The weights themselves, float32 [query, key]."""
+    """A head's weights kept as they are, float32 [query, key]."""
 
     weights: Floats
 
 
 class Roots(Struct, frozen=True, eq=False):
-    """65,535 times the square roots of the weights, [query, key]: small weights keep more digits."""
+    """A head's weights kept as 16-bit square roots times 65,535, [query, key]: small weights keep more digits so."""
 
     codes: Codes
 
 
 class Absent(Struct, frozen=True):
-    """The weights are not kept; the record has the pooled map, the metrics and the strongest links."""
+    """Says that a head's weights are not kept; its record has the pooled map, the metrics and the strongest links
+    alone."""
 
 
 Recipe: TypeAlias = QueryKeyRecipe | Exact | Roots | Absent
 
 
 def roots(weights: Floats) -> Roots:
-    """Weights from 0 to 1, [query, key], as 16-bit square roots; what is no number becomes 0."""
+    """Weights from 0 to 1, [query, key], kept as 16-bit square roots; NaN becomes 0."""
     return Roots(np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 65535).astype(np.uint16))
 
 
 def numbers(matrix: FixedPoint | Floats) -> Floats:
-    """A matrix that is kept either way, as float32."""
+    """A matrix, kept as codes or as it is, as float32 [row, dim]."""
     return matrix.numbers() if isinstance(matrix, FixedPoint) else matrix
 
 
 def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None) -> Floats:
-    """The weights of these query rows from a recipe, float32 [row, key].
+    """The weights of these query rows computed from kept queries and keys, float32 [row, key]. visibility: booleans
+    [row, key], None where all is visible.
 
     visibility: booleans [row, key], None where nothing is hidden.
 
@@ -125,7 +129,8 @@ scores."""
 
 
 class GatheredRows:
-    """One layer's rows: log-sum-exp, visibility, bias by distance, and the weights of sampled rows.
+    """What the query rows of one layer leave behind: log-sum-exp, visibility, bias by distance, and the weights of a
+    sample of rows.
 
     heads, queries, keys: how many. whole: whether all weights are kept, [head, query, key].
     `bias` is [head, queries + keys − 1], NaN at distances that no row saw; `straight` is False where it depends on more
@@ -154,7 +159,8 @@ class GatheredRows:
         *,
         first: int = 0,
     ) -> None:
-        """Take rows start, start + 1, … over the keys from `low` on; keys outside are hidden from them.
+        """Add rows start, start + 1, … of heads first, first + 1, … over the keys from `low` on; keys outside these are
+        hidden from the rows.
 
         weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows before the next rows.
         lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is hidden; without a
@@ -174,7 +180,7 @@ class GatheredRows:
             self._keep_bias(heads.start, start, low, bias, visibility)
 
     def _keep_visibility(self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None) -> None:
-        """Keep which of the keys low..high-1 these rows see, as `add` has it, in bits."""
+        """Keep as bits which of the keys low..high-1 these rows of these heads see. visibility: as in `add`."""
         row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
         if visibility is None or visibility.ndim < 3:
             if heads.start == 0:  # once for all heads
@@ -189,12 +195,12 @@ class GatheredRows:
             self._bits_by_head[head][rows] = np.packbits(row_visibility, axis=-1)
 
     def _all_visible(self) -> Bits:
-        """Bits of nothing hidden."""
+        """Visibility bits with no key hidden."""
         return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
 
     def _keep_bias(self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None) -> None:
-        """Keep what was added to the scores of rows from `start` and keys from `low` on, of the heads from `first` on,
-        by distance."""
+        """Keep the biases [head, row, key] that were added to scores, of heads from `first`, rows from `start` and keys
+        from `low` on, as a function of distance."""
         is_known = np.isfinite(bias) if visibility is None else np.isfinite(bias) & visibility
         if self.bias is None:
             if not np.any(bias[is_known]):  # no bias yet; one that begins later meets zeros here
@@ -236,7 +242,8 @@ METRICS = (*DEFAULT, "special", "normalised_entropy")
 
 
 class HeadRecord(Struct, frozen=True, eq=False):
-    """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
+    """All that a viewer keeps of one head. small: the largest weight in each cell of `pool` × `pool` pairs, [row,
+    column].
 
     columns: keys and learned keys. links: query, key and weight; `HIDDEN` for one that was asked for and is hidden.
     visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
@@ -265,7 +272,8 @@ class HeadRecord(Struct, frozen=True, eq=False):
 
 
 class Arithmetic(Struct, frozen=True, eq=False):
-    """What turns a layer's queries [head, query, dim] and keys [kv, key, dim] into scores; all heads of the layer.
+    """What turns a layer's queries, [head, query, dim], and keys, [key head, key, dim], into scores: q·kᵀ with its
+    scale and softcap, for all heads.
 
     v: its values [kv, key, dim]; None where they were not kept.
     """
@@ -278,7 +286,7 @@ class Arithmetic(Struct, frozen=True, eq=False):
 
 
 class Sides(Struct, frozen=True, eq=False):
-    """The tokens that look, and those that are looked at: the same list where a text looks at itself.
+    """The tokens behind an attention's queries and those behind its keys: the same list object in self-attention.
 
     names: what tells whether two tokens are the same token, one per key; None where the sides differ.
     """
@@ -289,12 +297,12 @@ class Sides(Struct, frozen=True, eq=False):
 
     @property
     def is_one_text(self) -> bool:
-        """Whether a text looks at itself."""
+        """Whether queries and keys are tokens of the same text (self-attention)."""
         return self.queries is self.keys
 
 
 class LayerRecords:
-    """Takes the rows of one layer's attention and gives a record for each of its chosen heads.
+    """Takes the query rows of one layer's attention, block by block, and makes a `HeadRecord` for each chosen head.
 
     head_numbers: the chosen heads. is_learned: whether the weights are trained, so that some links do not count (see
     `kinds_left_out`). exact: whether queries and keys are kept as they are, for a viewer that need not be small.
@@ -336,15 +344,16 @@ class LayerRecords:
         )
 
     def rows(self, high: int) -> GatheredRows:
-        """What the rows leave behind. high: the key after the last of the rows at hand; learned keys come after the
-        tokens."""
+        """The collector of this layer's rows, made at the first call. high: the number of key columns seen in the block
+        at hand (learned keys come after the tokens)."""
         if self._rows is None:
             queries, columns, heads = len(self._sides.queries), max(self.keys, high), len(self.head_numbers)
             self._rows = GatheredRows(heads, queries, columns, whole=heads * queries * columns <= MOST_WEIGHTS)
         return self._rows
 
     def records(self, arithmetic: Arithmetic | None) -> Iterator[HeadRecord]:
-        """The records, once all rows have gone by. arithmetic: None where q·k does not give the scores."""
+        """The records of the chosen heads, once all rows have been added. arithmetic: the layer's queries and keys;
+        None where q·kᵀ does not give the scores."""
         results, rows = self._tally.result(), self.rows(0)
         links = self._links.sorted_links()
         for place, head in enumerate(self.head_numbers):
@@ -367,8 +376,8 @@ class LayerRecords:
             )
 
     def _values(self, head: int, arithmetic: Arithmetic | None) -> tuple[FixedPoint | None, int, int]:
-        """What the head passes on of each key in some dimensions, which value head that is, and how many it has; None
-        where not all keys have one."""
+        """(value vectors of a head, [key, dim], in their first dimensions; the number of its value head; how many
+        dimensions values have); the vectors are None where not every key has one."""
         if arithmetic is None or arithmetic.v is None:
             return None, 0, 0
         group = head * len(arithmetic.v) // len(arithmetic.q)
@@ -383,7 +392,8 @@ class LayerRecords:
         return self._value_matrices[group], group, width
 
     def _recipe(self, place: int, arithmetic: Arithmetic | None) -> tuple[Recipe, QueryKeyRecipe | None, float]:
-        """The head's recipe, what its terms are computed from, and the error of the former.
+        """(how the head's weights are kept; its queries and keys, None where q·kᵀ does not give the scores; the largest
+        error of weights made again over the sampled rows).
 
         16-bit queries and keys; float32 ones where those are not close enough; the weights where they take less, or
         where q·k does not give them.
@@ -410,8 +420,8 @@ class LayerRecords:
         return root_recipe, None, float(np.abs(decoded - np.nan_to_num(rows.sample[place])).max(initial=0.0))
 
     def _products(self, place: int, arithmetic: Arithmetic, steps: int | None) -> QueryKeyRecipe | None:
-        """A head's queries and keys in so many steps, as they are where there are none; None where not all are
-        finite."""
+        """A head's queries and keys as codes in `steps` steps (None: as floats); None where not all are finite. place:
+        of the head among the chosen ones."""
         head = self.head_numbers[place]
         q, group = arithmetic.q[head], head * len(arithmetic.k) // len(arithmetic.q)
         k = arithmetic.k[group]
@@ -432,7 +442,8 @@ class LayerRecords:
         )
 
     def _error(self, place: int, products: QueryKeyRecipe) -> float:
-        """The largest difference of the sampled rows made again; infinite where one is no number."""
+        """The largest difference of weights computed from `products` from the true ones over the sampled rows; infinite
+        where one is NaN."""
         rows, bits = self.rows(0), self.rows(0).visibility_bits(place)
         visibility = None if bits is None else np.unpackbits(bits[rows.sampled], axis=-1, count=rows.keys).astype(bool)
         apart = np.abs(decode_weights(products, rows.sampled, visibility) - rows.sample[place]).max(initial=0.0)
@@ -440,5 +451,5 @@ class LayerRecords:
 
 
 def numbered_tokens(count: int) -> list[Token]:
-    """Tokens that are only known by their places."""
+    """`count` tokens without a text of their own: each has its position as text, and no id."""
     return [Token(index, str(index), None, None, None) for index in range(count)]

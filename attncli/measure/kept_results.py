@@ -21,13 +21,14 @@ Results = TypeVar("Results")
 
 
 class KeptResults(Generic[Results]):
-    """Results in a file. path: None to keep nothing. kind: their type, which JSON can write."""
+    """Results of unfinished work kept in a file, so that it can go on later. path: the file; None to keep nothing.
+    kind: the results' type, which JSON can write."""
 
     def __init__(self, path: Path | None, kind: Any) -> None:
         self._path, self._kind = path, kind
 
     def read(self) -> Results | None:
-        """The results in the file; None where there is none, or one that is no use."""
+        """The kept results; None where there is no file or it cannot be used."""
         if self._path is None:
             return None
         try:
@@ -39,7 +40,7 @@ class KeptResults(Generic[Results]):
         return results
 
     def keep(self, results: Results) -> None:
-        """Write what is known; a folder that cannot be written keeps nothing."""
+        """Write the results to the file; nothing happens where it cannot be written."""
         if self._path is None:
             return
         try:
@@ -50,13 +51,14 @@ class KeptResults(Generic[Results]):
             return
 
     def drop(self) -> None:
-        """Remove the file: all is known."""
+        """Remove the file, once the work is finished."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
 
 def fingerprint(model: Model, tokens: Sequence[Token], *request: object) -> str:
-    """What changes when results may: the weights' files, how is computed, the tokens, and what is asked for."""
+    """A digest that differs whenever results may: of the weights' files, the model's specification and backend, the
+    tokens, and the request."""
     folder = Path(model.tokenizer.name).parent
     stamps = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*.safetensors"))
     description = (

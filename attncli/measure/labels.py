@@ -91,7 +91,8 @@ CANDIDATES = 4096
 
 
 def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatScores:
-    """Duplicate and induction scores of every head of these layers, on seeded random repeats.
+    """Duplicate-token and induction scores of every head of these layers, measured on random tokens that are repeated
+    once; `seed` fixes them.
 
     The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up words. Special
     tokens stand around them as around any text. Texts are shortened to what the model's positions allow.
@@ -112,7 +113,8 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
 
 
 def ordinary_tokens(model: Model, seed: int) -> list[Token]:
-    """Tokens of ordinary words, drawn from a model's vocabulary: letters only, two or more, no special tokens."""
+    """Tokens of ordinary words from a model's vocabulary, in an order drawn by `seed`: letters only, two or more, no
+    special tokens."""
     made_up = [Token(index, f"word{index}", None, None, None) for index in range(4 * LENGTH)]
     if not model.spec.vocabulary:
         return made_up
@@ -136,8 +138,8 @@ BROAD = 0.9
 
 
 class Label(Struct, frozen=True):
-    """A kind of head. score: which number decides: a metric's name, or a score of random repeats. threshold: its least
-    value. meaning: what a head did to earn it, with a place {least}."""
+    """A kind of head, such as induction. score: the number that decides, a metric's name or a score on repeated random
+    tokens. threshold: its least value. meaning: what a head must do to have the label, with a place {least}."""
 
     name: str
     score: str
@@ -223,7 +225,8 @@ class Decision(Struct, frozen=True, eq=False):
 def decide_label(
     label: Label, value: Mapping[str, Floats], baseline: Mapping[str, Floats], rows: Mapping[str, Ints]
 ) -> Decision:
-    """Whether heads earn a label made from metrics; value, baseline, rows: by metric, arrays of one shape [...]."""
+    """Whether heads have a label that a metric decides. value, baseline (of uniform attention) and rows (how many were
+    used): by metric, arrays of one shape [...]."""
     names = tuple(OFFSETS) if label.score == "positional" else (label.score,)
     values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
     place = np.where(np.isnan(values), -np.inf, values).argmax(0)

@@ -25,7 +25,7 @@ LARGE, TIMES = 100.0, 1000.0
 
 
 def _of_texts(rows: AttentionRows) -> PerRow:
-    """These have no number of a row."""
+    """Raises UsageError: the formula of metrics that only whole texts have, so that rows of weights give no value."""
     raise UsageError("only attn heads and attn scan measure this")
 
 
@@ -54,7 +54,7 @@ CORPUS_METRICS = {
 
 
 def _word_start(rows: AttentionRows) -> Floats:
-    """The weight on tokens with which words start."""
+    """Each row's weight on tokens that begin a word."""
     about = rows.about
     assert about.words is not None
     assert about.special is not None
@@ -63,13 +63,14 @@ def _word_start(rows: AttentionRows) -> Floats:
 
 
 def _same_word(rows: AttentionRows) -> Floats:
-    """The weight on the other tokens of the query's word."""
+    """Each row's weight on the other tokens of the query's word."""
     assert rows.about.words is not None
     return rows.at_pairs(*rows.about.words.of(rows.i))
 
 
 def _at_steps(least: int, most: int) -> Callable[[AttentionRows], Floats]:
-    """The weight on keys so many tokens away, to either side."""
+    """A function that gives each row's weight on keys from `least` to `most` tokens away, before and after the query
+    together."""
     offsets = {side * steps for steps in range(least, most + 1) for side in (-1, 1)}
     return lambda rows: sum(map(rows.at_offset, sorted(offsets)), np.zeros(()))
 
@@ -108,7 +109,8 @@ command has, the scan tells beside them."""
 
 
 def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
-    """The metric of that name, or itself, out of these and of those of weights. Raises as `metric_of`."""
+    """The metric of that name, or itself if it is a metric already, out of all that a scan can measure. Raises as
+    `metric_of`."""
     own = {**KIND_METRICS, **CORPUS_METRICS}
     return own[name] if isinstance(name, str) and name in own else metric_of(name, option=option, more=tuple(own))
 
@@ -116,8 +118,8 @@ def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
 def measure_layer(
     model: Model, trace: LayerTrace, heads: Sequence[int], names: Collection[str], results: Mapping[str, Measured]
 ) -> dict[str, Measured]:
-    """`sink_rate` and `moved_norm` of a layer's heads in one text, where they are among the names. results: those of
-    its weights, with `sink`."""
+    """The metrics `sink_rate` and `moved_norm` of a layer's heads in one text, where `names` has them. results: the
+    text's metrics of weights, `sink` among them."""
     measured = {}
     if SINK_RATE in names:
         sink = results["sink"]
@@ -133,14 +135,16 @@ def measure_layer(
 
 
 class OutputNorms:
-    """The size of what each head adds to its layer's output, ‖Σ_j A v_j W_O‖. store: the weights, held."""
+    """Computes ‖Σ_j A v_j W_O‖, the norm of what each head of a layer adds to its output in each row. store: where the
+    weights are held."""
 
     def __init__(self, backend: Backend, store: Store, layer: int, heads: int) -> None:
         self._backend, self._store, self._layer, self._heads = backend, store, layer, heads
 
     @cached_property
     def _gram(self) -> Floats | None:
-        """W_O · W_Oᵀ of each head, [head, v_dim, v_dim]: a size takes v_dim² steps in place of v_dim · width."""
+        """W_O · W_Oᵀ of each head, [head, v_dim, v_dim]; None where the layer has no W_O. A norm then takes v_dim²
+        steps in place of v_dim · width."""
         matrix = self._store.layer(self._backend, self._layer)("attn.o.weight")
         if matrix is None:
             return None
@@ -150,7 +154,8 @@ class OutputNorms:
         return gram
 
     def of(self, mixed: Array) -> Floats:
-        """The size of each row, [..., head, row], from O = A·V [..., head, row, v_dim] of all heads."""
+        """The norm for each row, [..., head, row], from each head's O = A·V, [..., head, row, v_dim], all heads of the
+        layer."""
         rows = np.asarray(self._backend.numpy(mixed), np.float64)
         gram = self._gram
         moved = rows if gram is None else rows @ gram
@@ -159,15 +164,16 @@ class OutputNorms:
 
 
 def moved_norms(sizes: Floats) -> Floats:
-    """`moved_norm` of each head, [text, head], of the sums of their sizes over a text's rows; NaN where no head of the
-    layer writes anything."""
+    """The metric `moved_norm` of each head: its norms summed over a text's rows, `sizes` [text, head], over their mean
+    among the heads; NaN where no head writes anything."""
     mean = sizes.mean(-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(mean > 0, sizes / mean, np.nan)
 
 
 def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
-    """How many massive activations each text has among the vectors that leave a layer, [text]; of a single one [1]."""
+    """How many massive activations (far larger than the median) each text has in the vectors that leave a layer,
+    [text]; [1] for a single text."""
     vectors = np.abs(np.asarray(backend.numpy(trace.after), np.float64))
     numbers = vectors.reshape((len(vectors) if vectors.ndim > 2 else 1, -1))
     least = np.maximum(LARGE, TIMES * np.median(numbers, -1))
@@ -175,13 +181,15 @@ def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
 
 
 def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
-    """Whether a head rests on the first token of a text, 1 or 0, and where that is known. sums, rows: of `sink`."""
+    """The metric `sink_rate` of each head in one text: 1 where its mean weight on the first token exceeds `RESTS`, else
+    0; and where it is known. sums, rows: of the metric `sink`."""
     known = rows > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known & (sums / rows > RESTS), 1.0, 0.0), known
 
 
 def in_order(names: Sequence[str]) -> tuple[str, ...]:
-    """A scan's metrics: those of weights first, and what the others are made from."""
+    """A scan's metrics in the order to compute them: those of weights first, then those computed from others; `sink` is
+    added where `sink_rate` needs it."""
     needed = [*names, *(("sink",) if SINK_RATE in names else ())]
     return tuple(dict.fromkeys(sorted(needed, key=lambda name: name in CORPUS_METRICS)))

@@ -41,7 +41,7 @@ REACH = 5
 
 
 class PerRow(Struct, frozen=True, eq=False):
-    """A metric on a block of rows: the mean is Σ value / Σ weight over the rows used.
+    """What a metric gives for a block of query rows: numbers whose mean over the used rows is Σ value / Σ weight.
 
     value, weight: [head, row]; weight is 1 for a mean over rows. used_rows: [head or 1, row].
     """
@@ -52,7 +52,8 @@ class PerRow(Struct, frozen=True, eq=False):
 
 
 class Metric(Struct, frozen=True):
-    """A number per head. Calling it measures weights [..., query, key] and returns float64 [...].
+    """A measure of attention, one number per head: calling it takes weights [..., query, key] and returns float64
+    [...].
 
     formula: how it is computed. low, high: its range; None where it has no bound of its own.
     unit: "" for shares. says: what a high value means. rows: which rows the mean is over.
@@ -120,38 +121,40 @@ def row_mean(
     value: Callable[[AttentionRows], Floats],
     used_rows: Callable[[AttentionRows], Bools] = lambda rows: ~rows.sight.empty,
 ) -> Callable[[AttentionRows], PerRow]:
-    """A metric that is the mean of `value` over `used_rows`, those that see a key where nothing else is said."""
+    """The formula of a metric that is the mean of `value` over `used_rows`; by default the rows that see at least one
+    key."""
     return lambda rows: PerRow(value(rows), used_rows(rows))
 
 
 def _see_several(rows: AttentionRows) -> Bools:
-    """The rows that see two keys or more."""
+    """Which rows see two keys or more, booleans [head or 1, row]."""
     return rows.sight.count >= 2
 
 
 def _normalised_entropy(rows: AttentionRows) -> Floats:
-    """The entropy of each row over the largest that it could have."""
+    """Each row's entropy divided by the logarithm of how many keys it sees: 0 to 1."""
     return rows.entropy / np.log(np.maximum(rows.sight.count, 2))
 
 
 def _diagonality(rows: AttentionRows) -> Floats:
-    """1 less the mean distance of each row over its farthest key."""
+    """For each row 1 − (mean distance of its attention) / (distance of its farthest visible key): 0 to 1."""
     farthest = np.maximum(np.abs(rows.i - rows.sight.first), np.abs(rows.sight.last - rows.i))
     return 1 - rows.moments[0] / np.maximum(farthest, 1)
 
 
 def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
-    """The mean weight at an offset of the key from the query."""
+    """The formula of a metric: the mean weight on the key at this offset from the query, over rows that see it."""
     return row_mean(lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset))
 
 
 def _band(rows: AttentionRows) -> Floats:
-    """The weight of each row within `NEARBY` tokens."""
+    """Each row's weight on keys at most `NEARBY` tokens from the query."""
     return sum((rows.at_offset(offset) for offset in NEAREST), np.zeros(()))
 
 
 def _share_of_rest(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
-    """The share of `value` in the weight that is left without key 0 and the query itself."""
+    """The formula of a metric: Σ `value` over all rows divided by the weight on keys other than key 0 and the query
+    itself."""
 
     return lambda rows: PerRow(value(rows), ~rows.sight.empty, rows.rest)
 
@@ -309,7 +312,8 @@ DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sin
 
 
 class UniformRows:
-    """`AttentionRows` of uniform attention over gapless sight, in closed form; a row costs the same at any length."""
+    """An `AttentionRows` (facts of a block of query rows) of uniform attention over visible keys without gaps, by
+    formulas that cost the same at any length."""
 
     def __init__(self, i: Ints, sight: Sight, about: TokenFacts) -> None:
         if sight.visibility is not None:
@@ -391,7 +395,7 @@ BLOCK = 1 << 20
 
 
 class Measured(Struct, frozen=True, eq=False):
-    """A metric of each head. value: float64 [...], NaN where no row could be used. rows: how many were used.
+    """A metric's result for each head. value: float64 [...], NaN where no row could be used. rows: how many were used.
 
     baseline: the metric of uniform attention over the same visible keys and the same rows.
     """
@@ -403,7 +407,7 @@ class Measured(Struct, frozen=True, eq=False):
 
 
 class Tally:
-    """Adds up metrics over blocks of query rows of `heads` heads; memory does not grow with the text.
+    """Accumulates metrics over blocks of query rows of `heads` heads; memory does not grow with the text.
 
     metrics: names out of `METRICS`, or metrics themselves, a caller's own too. about: what is known of the keys'
     tokens. Metrics that need what is not known give NaN over 0 rows. Raises UsageError for an unknown name, and for two
@@ -419,7 +423,7 @@ class Tally:
         self._even: tuple[Sight, Floats, Floats] | None = None  # the baseline of the rows last added
 
     def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
-        """Add the rows of heads first_head, first_head + 1, …
+        """Add a block of rows of heads first_head, first_head + 1, … to the sums.
 
         real: booleans [row] or [head, row], False for padding, which is left out.
         """
@@ -435,7 +439,7 @@ class Tally:
         self._norms[1, :, heads] += self._even[2]
 
     def _sum_rows(self, rows: AttentionRows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
-        """Σ value, Σ weight and the number of rows used of each metric, [metric, head or 1]."""
+        """Σ value and Σ weight over the rows used, and the number of these, of each metric, [metric, head or 1]."""
         heads = rows.heads
         sums, norms = np.zeros((2, len(self._metrics), heads))
         counts = np.zeros((len(self._metrics), heads), np.int64)
@@ -450,14 +454,14 @@ class Tally:
         return sums, norms, counts
 
     def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
-        """What has been added up: value and norm [head, metric], rows used [head, metric], and the baseline's value /
-        norm [head, metric]."""
+        """The running totals, each [head, metric]: Σ value, Σ norm, rows used, and the mean (value / norm) of uniform
+        attention."""
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = np.where(self._norms[1] > 0, self._sums[1] / self._norms[1], np.nan)
         return self._sums[0].T, self._norms[0].T, self._rows.T, baseline.T
 
     def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
-        """The metrics by name. shape: of the heads, None for one axis."""
+        """The metrics of all rows added so far, by name. shape: the axes of the heads; None for one axis, [head]."""
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
         value, baseline = means.reshape((2, len(self._metrics), *(self._rows.shape[1:] if shape is None else shape)))
@@ -469,13 +473,13 @@ class Tally:
 
 
 def _sum_used(values: Floats, used_rows: Bools) -> Floats:
-    """The sum of each head's values [head or 1, row] over the rows used, [head]."""
+    """Each head's values [head or 1, row] summed over the rows used, [head]."""
     return (values if used_rows.all() else np.where(used_rows, values, 0.0)).sum(-1)
 
 
 def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
-    """The metrics, those of the same name once. Raises UsageError for an unknown name, and for two different metrics of
-    one name: results go by it."""
+    """The metrics themselves for names and metrics, without repeats. Raises UsageError for an unknown name, and for two
+    different metrics of one name, as results go by name."""
     by_name: dict[str, Metric] = {}
     for metric in map(metric_of, metrics):
         if by_name.setdefault(metric.name, metric) is not metric:
@@ -484,9 +488,9 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
 
 
 def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[str] = ()) -> Metric:
-    """The metric of that name, or itself. more: names that are taken besides, elsewhere. Raises UsageError, with the
-    nearest name, as `option` takes it, and for a
-    metric of a caller's own that has a built-in one's name: results would be taken for that one's."""
+    """The metric of that name, or itself if it is a metric already. more: other names to offer in the error. Raises
+    UsageError, with the nearest name, as `option` takes it, and for a caller's own metric that has a built-in one's
+    name."""
     if isinstance(name, Metric):
         built_in = METRICS.get(name.name) or OFFSETS.get(name.name)
         if built_in is not None and built_in is not name:
@@ -508,14 +512,14 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
 
 
 def _is_answerable(metric: Metric, about: TokenFacts) -> bool:
-    """Whether what a metric needs is known of the tokens."""
+    """Whether the facts that a metric needs (tokens, special, punctuation, words) are known."""
     known = {"": True, "tokens": about.pairs, "special": about.special, "punctuation": about.punctuation,
              "words": about.words}  # fmt: skip
     return known[metric.needs] is not None and (about.aligned or not metric.aligned)
 
 
 def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
-    """The rows of uniform attention over the same visible keys; [head or 1, row] answers."""
+    """Facts of uniform attention over the keys that `sight` says are visible, for query positions i."""
     if sight.visibility is None:
         return UniformRows(i, sight, about)
     from attncli.arrays.backend import numpy_backend
@@ -583,12 +587,12 @@ def measure(
 
 
 def _as_array(values: Array | ArrayLike) -> Array:
-    """An array of the library that the values are of, NumPy's for lists."""
+    """An array of the library that the values belong to (NumPy or torch); lists become NumPy arrays."""
     return cast("Array", values) if type(values).__module__.startswith("torch") else np.asarray(values)
 
 
 def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
-    """The values, of which there is one for each key. name: what an error calls them. Raises InputError."""
+    """The values, checked to be one for each key; else InputError. name: what the error calls them."""
     if len(values) != keys:
         raise InputError(
             "{name} has {values} entries, the weights have {keys} keys",
@@ -601,7 +605,8 @@ def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
 
 
 def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
-    """Which values are not zero, broadcast to `shape`, leading axes as one. name: what an error calls them."""
+    """Which values are not zero, broadcast to `shape` with its leading axes joined to one. name: what an error calls
+    them."""
     array = _as_array(values)
     numbers = backend_of(array).numpy(array)
     try:

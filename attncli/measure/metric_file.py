@@ -47,7 +47,7 @@ PATHS: dict[str, str] = {}
 
 
 class MetricDeclaration(Struct, frozen=True):
-    """What a file says of a metric: all but how it is computed. name: FILE.FUNCTION."""
+    """What a user's metric file declares of one metric: all but its computation. name: FILE.FUNCTION."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
     formula: str
@@ -60,7 +60,7 @@ class MetricDeclaration(Struct, frozen=True):
 
 
 class MetricFile(Struct, frozen=True):
-    """A file of metrics. path: where it is; sha256: of its bytes."""
+    """A user's Python file of metrics. path: where it is; sha256: of its bytes; metrics: what it declares."""
 
     path: str
     sha256: str
@@ -68,7 +68,7 @@ class MetricFile(Struct, frozen=True):
 
 
 class RowsOfBlock:
-    """A block of query rows as a metric of a file sees it.
+    """A block of query rows as the functions of a user's metric file get it.
 
     weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key. visible: booleans [head or 1,
     row, key]. i: each row's position [row]; j: each key's [key]. special, punctuation: booleans [key], None where
@@ -99,7 +99,7 @@ class RowsOfBlock:
 
 
 def load_metrics(path: str | Path) -> list[Metric]:
-    """The metrics of a file, which from now on go by their names wherever a metric is named.
+    """The metrics of a user's Python file; from now on they can be named wherever metrics are.
 
     This runs the file, as Python runs a program: only name files that you trust.
 
@@ -117,7 +117,8 @@ def load_metrics(path: str | Path) -> list[Metric]:
 
 
 def load_metric_file(path: str | Path) -> MetricFile:
-    """A file's digest and what it declares; its metrics are registered. Raises InputError as `load_metrics` does."""
+    """Run a user's metric file, register its metrics and return its digest and declarations. Raises InputError as
+    `load_metrics`."""
     place = Path(path)
     raw = read_regular(place, what=message("a Python file of metrics"), limit=LARGEST)
     if not NAME.fullmatch(place.stem):
@@ -139,7 +140,7 @@ def load_metric_file(path: str | Path) -> MetricFile:
 
 
 def _functions(raw: bytes, path: Path) -> dict[str, FunctionType]:
-    """The file's own functions by name, after it has been run."""
+    """Run a metric file and return the functions that it defines, by name."""
     # not in sys.modules: two files of one name are two, and a file that is read again is run again
     namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
@@ -162,14 +163,15 @@ def _functions(raw: bytes, path: Path) -> dict[str, FunctionType]:
 
 
 def _failure(error: BaseException, path: Path, what: str, line: int = 1) -> InputError:
-    """An error of the user's code, with the last line of the file that it came by."""
+    """The error, returned and not raised, about an exception of the user's code, with the last line of the file in its
+    traceback (else `line`)."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     fault = message("{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300])
     return InputError(fault, where=f"{path}:{(frames or [line])[-1] or line}")
 
 
 def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
-    """What a function's docstring and attributes say."""
+    """The declaration of a metric from its function's docstring and attributes."""
     where = f"{path}:{function.__code__.co_firstlineno}"
     values = {
         attribute: getattr(function, attribute)
@@ -205,18 +207,18 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
 
 
 def _formula(function: FunctionType) -> str:
-    """The first line of a function's docstring; where there is none, its head."""
+    """The first line of a function's docstring, or its signature where it has none."""
     documentation = inspect.getdoc(function)
     return documentation.splitlines()[0] if documentation else f"{function.__name__}(rows)"
 
 
 def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path) -> Metric:
-    """The metric that computes with a function, and looks at what it gives."""
+    """The metric that a user's function computes; its results are checked each time."""
     line = function.__code__.co_firstlineno
 
     def compute_rows(rows: AttentionRows) -> PerRow:
-        """What the file's function gives for each head and row, looked at. Raises InputError for a failure, another
-        shape and numbers out of range."""
+        """The function's numbers for each head and row of a block, checked. Raises InputError where it fails, or gives
+        another shape or numbers out of range."""
         block = RowsOfBlock(rows)
         try:
             numbers = np.asarray(function(block), np.float64)
@@ -255,7 +257,7 @@ def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType,
 
 
 def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
-    """A metric that cannot be computed: what a scan's plan tells of it."""
+    """A metric that is known by its declaration alone: computing it raises InputError."""
 
     def refuse(rows: AttentionRows) -> PerRow:
         """Raises InputError, whatever the rows: the file is not here."""
@@ -275,7 +277,8 @@ def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
 
 
 def declare(file: MetricFile) -> None:
-    """Have a file's metrics known by name without running it: what is needed to read numbers that are there.
+    """Register a file's metrics by their declarations without running the file, so that stored numbers of them can be
+    read.
 
     Raises InputError where a metric of this name has another range: its numbers would be read off wrong scales.
     """
@@ -289,7 +292,7 @@ def declare(file: MetricFile) -> None:
 
 
 def path_of_metric(metric: Metric) -> str:
-    """Where the file of a metric is that `load_metrics` gave; "" for one of attn's own.
+    """The path of the metric file that a metric comes from; "" for a built-in one.
 
     Raises UsageError for any other: whoever starts anew, as a scan's workers do, would not have it.
     """
@@ -302,7 +305,7 @@ def path_of_metric(metric: Metric) -> str:
 
 
 def require(file: MetricFile) -> None:
-    """Run a file that a scan's plan names, and find it to be that one. Raises InputError where it has changed."""
+    """Run the metric file that a scan's plan names. Raises InputError where its contents have changed since."""
     current_file = load_metric_file(file.path)
     if current_file.sha256 != file.sha256:
         raise InputError(
@@ -314,7 +317,7 @@ def require(file: MetricFile) -> None:
 
 
 def _try(metric: Metric) -> None:
-    """Ask a metric for a few rows, so that a mistake shows before anything long begins."""
+    """Compute a metric on a small block of rows, so that a mistake raises InputError before long work begins."""
     causal = np.tri(4, dtype=bool)
     weights = causal / causal.sum(-1, keepdims=True)
     about = TokenFacts(None, np.array([True, False, False, False]), np.array([False, False, False, True]))

@@ -15,7 +15,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class RegionShares(Struct, frozen=True, eq=False):
-    """Shares of weight of one layer.
+    """How the weights of one layer's heads are shared out between regions (named sets of tokens).
 
     between: [head, region, region], of what the queries of a region look at, the mean part in a region. between_even:
     the same with even attention to all that a query sees. query, query_even: [head, region], of one query alone.
@@ -29,7 +29,7 @@ class RegionShares(Struct, frozen=True, eq=False):
 
 
 class RegionSums:
-    """Takes the rows of one layer's heads as they come; a consumer of `RowFeeder`.
+    """Sums the weights of one layer's heads by region (named sets of tokens); a consumer of `RowFeeder`.
 
     regions: of the text; they may overlap. count: tokens. query: the one whose row is kept by itself.
     """
@@ -45,7 +45,7 @@ class RegionSums:
         self._single, self._single_even = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
-        """Add the rows of heads first_head, first_head + 1, …"""
+        """Add a block of rows of heads first_head, first_head + 1, … to the sums."""
         weights = rows.numpy(rows.weights)
         heads = slice(first_head, first_head + weights.shape[0])
         high = rows.low + weights.shape[-1]
@@ -64,7 +64,7 @@ class RegionSums:
             self._single_even[heads] = np.where(sees[:, place, None], even[:, place], np.nan)
 
     def shares(self) -> RegionShares:
-        """The shares of the rows that were added; see `RegionShares`."""
+        """The shares of weight between regions over all rows added so far."""
         rows = np.where(self._rows > 0, self._rows, np.nan)
         return RegionShares(
             np.swapaxes(self._sums, -1, -2) / rows,

@@ -27,7 +27,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Sight(Struct, frozen=True, eq=False):
-    """Visibility of a block of query rows.
+    """Which keys each query row of a block sees.
 
     count, first, last: integers [head or 1, row]: how many keys a row sees, the first and the
     last of them (absolute positions; first > last where it sees none). visibility: booleans
@@ -66,7 +66,7 @@ class Sight(Struct, frozen=True, eq=False):
 
 
 def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sight:
-    """The sight of `rows` rows over the keys low..high-1.
+    """The `Sight` (which keys are visible) of `rows` rows over the keys low..high-1.
 
     visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is visible.
     """
@@ -85,7 +85,8 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
 
 
 def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
-    """The sight of query positions i under a mask whose visible keys are a range, without looking at each key.
+    """The `Sight` (which keys are visible) of query positions i [row] under a mask that shows each a range of keys;
+    None for other masks.
 
     None for masks that are not known to be ranges.
     """
@@ -104,7 +105,7 @@ itself; the tokens beside it."""
 
 
 class Exclusion(Struct, frozen=True, eq=False):
-    """Pairs left out of one text's attention.
+    """Query–key pairs that are left out of one text's attention before anything is counted.
 
     names: out of `KINDS` and "unknown", in their order. keys: booleans [key], keys left out for every query.
     queries: booleans [query], rows left out. beside: how far from the diagonal pairs are left out:
@@ -118,7 +119,7 @@ class Exclusion(Struct, frozen=True, eq=False):
     renormalise: bool = False
 
     def rows(self, i: Ints) -> Bools:
-        """Which pairs are left out for the queries i, [row, key]."""
+        """Which pairs are left out for the queries i [row], booleans [row, key]."""
         out = np.repeat(self.keys[None, :], i.size, 0)
         out[self.queries[i]] = True
         for offset in self.beside:
@@ -127,7 +128,7 @@ class Exclusion(Struct, frozen=True, eq=False):
         return out
 
     def without(self, weights: Any, i: Ints, low: int = 0) -> np.ndarray[Any, Any]:
-        """A copy of weights [head, row, low…] of the queries i without the pairs left out.
+        """A copy of weights [head, row, low…] of the queries i with those of left-out pairs set to 0.
 
         A row of which nothing is left is 0, renormalised or not.
         """
@@ -156,9 +157,9 @@ def parse_exclusion(text: str) -> tuple[str, ...]:
 def exclusion(
     names: Sequence[str], tokens: Sequence[Token], *, queries: Sequence[Token] | None = None, renormalise: bool = False
 ) -> Exclusion:
-    """What the names leave out of a text: those of `KINDS`, and "unknown" for tokens that a vocabulary does not know,
-    as keys and as queries. queries: the query tokens if they are another text's; then there is no first token, no self
-    and no neighbour to leave out."""
+    """The pairs that these names leave out of a text: those of `KINDS`, and "unknown" for tokens that a vocabulary does
+    not know, as keys and as queries. queries: the query tokens if they are another text's; then there is no first
+    token, no self and no neighbour to leave out."""
     asking = tokens if queries is None else queries
     keys, rows = np.zeros(len(tokens), bool), np.zeros(len(asking), bool)
     beside: tuple[int, ...] = ()
@@ -177,7 +178,7 @@ def exclusion(
 
 
 class AlignedExclusion(NamedTuple):
-    """Pairs of words that two texts share, left out where they are left out of either text.
+    """Pairs of words left out of the comparison of two texts: those left out of either text.
 
     queries, keys: which words are, as such, [word]. beside: offsets of the key from the query that are left out.
     places: where the words stand in either text, [text, word].
@@ -189,7 +190,7 @@ class AlignedExclusion(NamedTuple):
     places: Ints
 
     def flags(self) -> list[list[Any]]:
-        """The fields as lists of whole numbers, in their order."""
+        """The fields in their order as lists of integers."""
         numbers = (self.queries.astype(int), self.keys.astype(int), np.array(self.beside, int), self.places)
         return [array.tolist() for array in numbers]
 
@@ -222,7 +223,7 @@ def is_punctuation(token: Token) -> bool:
 
 @lru_cache(4096)
 def _punctuation_alone(text: str) -> bool:
-    """Whether a text is nothing but punctuation, marks of pieces aside."""
+    """Whether a text is nothing but punctuation, once the markers of word pieces (such as `##`) are taken off."""
     text = text.strip("Ġ▁ ")
     return text != "" and all(unicodedata.category(letter).startswith("P") for letter in text)
 
@@ -231,7 +232,7 @@ def _punctuation_alone(text: str) -> bool:
 
 
 class TokenPairs:
-    """Positions of equal tokens of one text.
+    """Finds the pairs of positions of one text that hold the same token, block of queries by block.
 
     tokens: one name or id per position. Memory is linear in the text; a block of rows costs as many
     entries as it has pairs.
@@ -248,7 +249,8 @@ class TokenPairs:
         self._last: dict[int, tuple[Ints, tuple[Ints, Ints]]] = {}
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
-        """For query positions i [row]: the pairs (row, key) with key = j + after, j < i of the same token.
+        """The pairs (row, key), two arrays [pair], with key = j + after for each earlier position j < i of the same
+        token as query i. i: query positions [row].
 
         Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
         1 for the tokens that followed them.
@@ -271,7 +273,8 @@ class TokenPairs:
 
 
 class WordPieces:
-    """Which tokens of a text make up a word. starts: the first token of each word; count: tokens of the text."""
+    """The tokens that make up each word of a text. starts: the index of each word's first token; count: tokens of the
+    text."""
 
     def __init__(self, starts: Ints, count: int) -> None:
         self.is_start: Bools = np.zeros(count, bool)
@@ -288,7 +291,7 @@ class WordPieces:
 
 
 class TokenFacts(Struct, frozen=True, eq=False):
-    """What is known of the tokens behind the keys.
+    """What is known of the tokens behind the keys, for metrics that need it; None for what is not known.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
     special, punctuation: booleans [key], None where not known. aligned: whether queries and keys are the
@@ -310,7 +313,8 @@ AT_ONCE = 2**18
 
 
 def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> TokenFacts:
-    """What the metrics may know of a text's tokens."""
+    """The facts that metrics may use of a text's tokens: pairs of equal ones, special ones, punctuation and, where
+    given, words."""
     return TokenFacts(
         TokenPairs([token.text if token.id is None else token.id for token in tokens]),
         np.array([token.special for token in tokens]),
@@ -320,7 +324,8 @@ def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> Tok
 
 
 def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of heads and of rows that cover [head, row, key] with at most `AT_ONCE` weights each, or one row."""
+    """Slices of heads and of rows that together cover [head, row, key], each with at most `AT_ONCE` weights, or one
+    row."""
     many = max(AT_ONCE // max(rows * keys, 1), 1)
     few = max(AT_ONCE // max(keys, 1), 1)
     for head in range(0, heads, many):
@@ -334,7 +339,8 @@ NO_FACTS: Mapping[str, Array] = {}
 
 
 class AttentionRows(Protocol):
-    """Facts of a block of query rows. i: absolute query positions [row]; sight: what each row sees."""
+    """The interface of a block of attention's query rows: sums and picks of its weights A that metrics are made from.
+    i: absolute query positions [row]; sight: which keys each row sees."""
 
     i: Ints
     sight: Sight
@@ -342,7 +348,7 @@ class AttentionRows(Protocol):
 
     @property
     def heads(self) -> int:
-        """How many heads the answers have; 1 where they hold for all."""
+        """How many heads the facts have on their first axis; 1 where they hold for all heads."""
 
     @property
     def total(self) -> Floats:
@@ -382,7 +388,8 @@ class AttentionRows(Protocol):
 
 
 class WeightRows:
-    """`AttentionRows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider.
+    """An `AttentionRows` (facts of a block of query rows) of weights [head, row, low..high-1]. NumPy sums in float64,
+    torch pairwise in float32 or wider.
 
     facts: the entropy and the peak of each row [head, row], where the attention step has told them.
     """
@@ -447,7 +454,7 @@ class WeightRows:
 
     @cached_property
     def _shape(self) -> tuple[int, int]:
-        """How many heads and rows there are."""
+        """The numbers of heads and of rows."""
         return self.weights.shape[0], self.weights.shape[1]
 
     @cached_property
@@ -469,7 +476,7 @@ class WeightRows:
 
     @cached_property
     def _near_range(self) -> tuple[int, int]:
-        """The columns from the first row's own position to the last row's."""
+        """The weights' columns [start, stop) at the keys from the first row's own position to the last row's."""
         start, stop = (
             min(max(position - self.low, 0), self.weights.shape[-1])
             for position in (int(self.i[0]), int(self.i[-1]) + 1)
@@ -486,12 +493,13 @@ class WeightRows:
 
     @cached_property
     def _near(self) -> Floats:
-        """The weights on the rows' own positions, [head, row, position]."""
+        """The weights on the keys at the rows' own positions, [head, row, position]."""
         return self.numpy(self.weights[..., slice(*self._near_range)])
 
     @cached_property
     def _sides(self) -> tuple[Floats, Floats]:
-        """Σ A_ij over the keys before and after the rows' own positions, key 0 left out."""
+        """Σ A_ij over the keys before the first row's own position and over those after the last row's, each [head,
+        row]; key 0 left out."""
         start, stop = self._near_range
         beyond = max(1 - self.low, 0)
         before, after = self.weights[..., beyond : max(start, beyond)], self.weights[..., max(stop, beyond) :]
@@ -543,7 +551,7 @@ class WeightRows:
         return sums
 
     def _pick(self, rows: Ints, columns: Ints) -> Floats:
-        """The weights at these pairs of row and column, [head, pair]."""
+        """The weights at these pairs of row and column, two arrays [pair]; [head, pair]."""
         heads, _, width = self.weights.shape
         flat = self.weights.reshape((heads, -1))
         return self.numpy(self.backend.take(flat, self.backend.keep(rows * width + columns), -1))
