@@ -117,7 +117,7 @@ SCORE_ITEM = {name: ITEM["float32" if name in LOW_PRECISION else name] for name 
 
 
 class Operations(Protocol[Kind]):
-    """One library, one device and one data type in which a run computes."""
+    """The interface of a backend: array operations in one library, on one device, with one data type for floats."""
 
     name: str
     device: str
@@ -176,7 +176,7 @@ class Operations(Protocol[Kind]):
         """The array itself with every entry below `least` raised to it."""
 
     def exp_over(self, array: Kind) -> Kind:
-        """The array itself with every entry overwritten by its exponential."""
+        """The array itself with every entry x overwritten by exp(x)."""
 
     def exp(self, array: Kind, *, out: Kind | None = None) -> Kind: ...
     def log(self, array: Kind) -> Kind: ...
@@ -201,18 +201,19 @@ class Operations(Protocol[Kind]):
         """x·Wᵀ + b. x: [row, in]; weight: [out, in]; bias: [out]."""
 
     def multiplier(self, weight: Kind) -> Callable[[Kind, Kind | None], Kind] | None:
-        """`affine` of this weight [out, in], for many products: the weight is kept as the library multiplies fastest.
-        None where that is as it is."""
+        """A faster form of `affine` for many products with this weight [out, in], called with x and bias, or None where
+        the library has none."""
 
     def layer_norm(self, x: Kind, eps: float, weight: Kind | None, bias: Kind | None) -> Kind:
         """(x − mean) / √(variance + eps) · weight + bias over the last axis; weight and bias are [width]."""
 
     def activation(self, kind: str, array: Kind) -> Kind | None:
-        """The activation function of this name in one step, as a new array; None where the library has no such step."""
+        """The activation function of this name (such as "gelu") in one step, as a new array; None where the library has
+        no such step."""
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        """While it lasts, threads that ask for operations share the processor's cores; gives how many of them are worth
-        having, at most `most`, and one where another device computes."""
+        """A context manager for computing in several threads: while it lasts they share the processor's cores; gives
+        how many threads are worth having, at most `most` (1 where another device computes)."""
 
     def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""
@@ -228,7 +229,7 @@ TORCH_PAYS_FROM = 30_000_000_000
 
 
 def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backend:
-    """The backend for a job.
+    """The backend that suits a job: NumPy, or torch where that is asked for or repays its import.
 
     name: "auto", "numpy" or "torch". "auto" takes torch for a device other than the CPU,
     for low precision, or for `work` (multiply-adds) large enough to repay its import; only
@@ -260,7 +261,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
 
 
 def numpy_backend(dtype: str) -> Backend:
-    """NumPy, whatever the work."""
+    """The NumPy backend with this float type, on the CPU."""
     from attncli.arrays.numpy_backend import NDArray, NumpyBackend
 
     backend: Operations[NDArray] = NumpyBackend(dtype)
@@ -298,7 +299,7 @@ def backend_of(*arrays: Array) -> Backend:
 
 
 class Every(Enum):
-    """All there are, however many that be."""
+    """The selection of all layers or heads, however many there are; its only member is `EVERY`."""
 
     EVERY = "every"
 
@@ -310,10 +311,10 @@ Selection: TypeAlias = Collection[int] | Literal[Every.EVERY]
 
 
 def numbers_of(selection: Selection, count: int) -> list[int]:
-    """The numbers of a selection among so many, in its order; of `EVERY` 0 to count − 1."""
+    """The numbers that a selection means among 0..count-1, in its order; all for `EVERY`."""
     return list(range(count) if selection is EVERY else selection)
 
 
 def is_selected(selection: Selection, number: int) -> bool:
-    """Whether a selection has this number."""
+    """Whether a selection contains this number; `EVERY` contains all."""
     return selection is EVERY or number in selection

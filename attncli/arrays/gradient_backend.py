@@ -28,7 +28,8 @@ _order = count()
 
 
 class Variable:
-    """An array with the arrays that it was computed from, and how their gradients follow from its own.
+    """A node of reverse-mode differentiation: an array, the variables that it was computed from, and how their
+    gradients follow from its own.
 
     What is compared or shown of it is its `value`. Operations never write into it: `x += y` makes a new one.
     """
@@ -138,29 +139,30 @@ AnyArray: TypeAlias = NDArray | Variable
 
 
 def _value(operand: Any) -> Any:
-    """The array of a variable; what is no variable as it is."""
+    """The NumPy array of a variable; anything else unchanged."""
     return operand.value if isinstance(operand, Variable) else operand
 
 
 def _identity(g: NDArray) -> NDArray:
-    """The gradient of a sum, which is that of each operand."""
+    """The gradient unchanged: what a sum passes back to each operand."""
     return g
 
 
 def _variable_of(value: Any, *operands: tuple[Any, Pull]) -> Variable:
-    """A variable with this value; of its operands those that are variables themselves are remembered. A gradient that
-    comes back in a broadcast shape is summed to its operand's own."""
+    """A variable with this value that remembers which operands are variables, each with the function that turns the
+    result's gradient into the operand's (in the operand's shape)."""
     parents = (_summed_pull(operand, pull) for operand, pull in operands if isinstance(operand, Variable))
     return Variable(np.asarray(value), tuple(parents))
 
 
 def _result(value: Any, *operands: tuple[Any, Pull]) -> AnyArray:
-    """A variable with this value where an operand is one; else the value."""
+    """A variable with this value where an operand is one; else the value itself. operands: each with the function for
+    its gradient."""
     return _variable_of(value, *operands) if any(isinstance(operand, Variable) for operand, _ in operands) else value
 
 
 def _summed_pull(operand: Variable, pull: Pull) -> tuple[Variable, Pull]:
-    """The operand with a pull whose gradient has the operand's shape."""
+    """The operand with its gradient function, whose result is summed to the operand's shape where it was broadcast."""
     shape = operand.value.shape
     return operand, lambda g: _sum_to(pull(g), shape)
 
@@ -176,8 +178,8 @@ def _sum_to(g: NDArray, shape: tuple[int, ...]) -> NDArray:
 
 
 def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
-    """The gradient of a loss, an array of one number, with respect to each parameter, in its shape; 0 for one that
-    plays no part. What the loss was computed from is let go."""
+    """The gradient of a loss (an array of one number) with respect to each parameter, in its shape; 0 for one that it
+    does not depend on. The graph behind the loss is freed."""
     result = cast("Variable", loss)
     result.gradient = np.ones_like(result.value)
     for variable in sorted(_ancestors(result), key=lambda node: -node.number):
@@ -196,7 +198,8 @@ def gradients(loss: Array, parameters: Iterable[Variable]) -> list[NDArray]:
 
 
 def _ancestors(result: Variable) -> Iterator[Variable]:
-    """The result and all that it was computed from, parameters apart, each once."""
+    """The result and the variables that it was computed from, each once, without the parameters (variables without
+    parents)."""
     numbers, waiting = {result.number}, [result]
     while waiting:
         variable = waiting.pop()
@@ -209,7 +212,8 @@ def _ancestors(result: Variable) -> Iterator[Variable]:
 
 
 class GradientBackend:
-    """`Backend` over NumPy arrays and variables on the CPU; what meets no variable is NumPy's own."""
+    """A `Backend` over NumPy arrays on the CPU with reverse-mode gradients: operations on variables are recorded, all
+    others are NumPy's own."""
 
     name = "gradients"
     device = "cpu"
@@ -281,7 +285,7 @@ class GradientBackend:
         axis %= value.ndim
 
         def cut(first: int, last: int) -> Pull:
-            """What cuts the entries first..last-1 along the axis out of the gradient."""
+            """A function that cuts the entries first..last-1 along the axis out of a gradient."""
             place = (slice(None),) * axis + (slice(first, last),)
             return lambda g: g[place]
 
@@ -300,7 +304,8 @@ class GradientBackend:
         return _result(value, (array, lambda g: g.reshape(apart).sum(place + 1)))
 
     def take(self, array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
-        """As declared. The gradient comes by a product with zeros and ones: rows of a small table are taken often."""
+        """The entries at `indices` (one axis) along an axis; the gradient of each entry is summed over the places that
+        it was taken to."""
         places = _value(indices)
         value = self._plain.take(_value(array), places, axis)
         if not isinstance(array, Variable):
@@ -362,7 +367,8 @@ class GradientBackend:
         return self._plain.isfinite(_value(array))
 
     def max(self, array: AnyArray, axis: int) -> NDArray:
-        """The numbers alone, without a gradient: a softmax, for which it is, is the same whatever is subtracted."""
+        """Maximum along an axis as plain numbers without a gradient, enough for a softmax, which is the same whatever
+        is subtracted."""
         return self._plain.max(_value(array), axis)
 
     def sum(self, array: AnyArray, axis: int) -> AnyArray:
@@ -388,8 +394,7 @@ class GradientBackend:
         """None: a weight that is trained changes with each step and is multiplied as it is."""
 
     def layer_norm(self, x: AnyArray, eps: float, weight: AnyArray | None, bias: AnyArray | None) -> AnyArray:
-        """As declared. With y the normed rows and s their deviations, the gradient of x is (g − mean g − y·mean(g·y)) /
-        s. Source: Ba et al., Layer normalization, 2016."""
+        """(x − mean) / √(variance + eps) · weight + bias over the last axis, with gradients of x, weight and bias."""
         wide, scale = _value(x), None if weight is None else _value(weight)
         centred = wide - wide.mean(-1, keepdims=True)
         deviation = np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)

@@ -26,7 +26,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def integers(seed: int, name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """`count` uniform 32-bit integers of the stream `name`.
+    """`count` pseudo-random uniform 32-bit integers, the same for the same seed and stream name.
 
     The stream is SHAKE-256 of "attn", the seed and the name: exact everywhere, and the
     numbers of one stream do not depend on how many were drawn from another.
@@ -40,7 +40,8 @@ def integers(seed: int, name: str, count: int) -> np.ndarray[Any, np.dtype[np.ui
 
 
 def uniform(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) -> Floats:
-    """Numbers uniform in ±√3·scale: mean 0, standard deviation `scale`, float32 of this shape.
+    """Pseudo-random numbers uniform in ±√3·scale (mean 0, standard deviation `scale`), float32 of this shape, the same
+    for the same seed and stream name.
 
     Each 32-bit integer u of the stream becomes ((u + ½)/2³¹ − 1)·√3·scale in float64, rounded once to float32:
     only additions and multiplications take part, so every machine gives the same bits. A longer shape begins
@@ -52,7 +53,7 @@ def uniform(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) ->
 
 
 def normal(seed: int, name: str, shape: tuple[int, ...]) -> Floats:
-    """Standard normal numbers, float32, by the Box–Muller transform of two uniform streams.
+    """Pseudo-random standard normal numbers, float32 of this shape, the same for the same seed and stream name.
 
     Rounded to float32 from float64, so that the last bits of a machine's logarithm do not show.
     """
@@ -68,7 +69,8 @@ SEED_BYTES = 4
 
 
 def embedding(seed: int, texts: Sequence[str], d_model: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """One vector per token text: float32 [token, d_model], mean 0, variance 1.
+    """A random embedding vector per token text, the same for the same text and seed: float32 [token, d_model], mean 0,
+    variance 1.
 
     A vector depends on the seed, the token's text and d_model's length only: equal texts get equal
     rows, in every sentence. No tokens give [0, d_model].
@@ -100,21 +102,23 @@ def cores() -> int:
 
 
 def in_parts(count: int, work: Callable[[slice], None]) -> None:
-    """Do `work` for slices that cover 0..count-1, one a core, at the same time. Raises what it raises."""
+    """Call `work` for slices that together cover 0..count-1, one for each core, in threads at the same time. Raises
+    what `work` raises."""
     parts = cores()
     ends = [count * part // parts for part in range(parts + 1)]
     at_once([partial(work, slice(*pair)) for pair in pairwise(ends)])
 
 
 def at_once(works: Sequence[Callable[[], None]]) -> None:
-    """Do these at the same time, the first of them here. Raises what one of them raises.
+    """Call these functions at the same time, the first in this thread and each other in its own. Raises what one of
+    them raises.
 
     A thread is started in a twentieth of a millisecond; a pool of them would first have to be imported.
     """
     errors: list[BaseException] = []
 
     def beside(work: Callable[[], None]) -> None:
-        """Do a work in a thread, and note what it raises."""
+        """Run a function in a thread, and keep what it raises in `errors`."""
         try:
             work()
         except BaseException as error:  # raised where the others are waited for
@@ -138,7 +142,8 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
 def in_order(
     works: Sequence[Callable[[Place], Result]], take: Callable[[Result], None], places: Sequence[Place]
 ) -> None:
-    """Do these at the same time, and `take` here what they give, in their order. Raises what one of them raises.
+    """Call these functions in threads at the same time, and `take` in this thread with each result, in the functions'
+    order. Raises what one of them raises.
 
     places: what works write in; one is a work's own from its start until what it gave has been taken. There is one
     thread fewer than places, so that one can be taken from while every thread works; a single place makes one thread.
@@ -156,7 +161,8 @@ def in_order(
 
 
 class _Line(Generic[Place, Result]):
-    """Works that are begun in their order, each by whichever thread is free."""
+    """A queue of functions that are started in order by whichever thread is free, and whose results are taken in that
+    order."""
 
     def __init__(self, works: Sequence[Callable[[Place], Result]], places: Sequence[Place]) -> None:
         self._works, self._free_places = works, list(places)
@@ -166,7 +172,7 @@ class _Line(Generic[Place, Result]):
         self._change = Condition()
 
     def help(self) -> None:
-        """Do works until none is left to begin."""
+        """The work of a helping thread: run functions until none is left to start."""
         try:
             while (work := self._begin(lambda: self._begun_count >= len(self._works))) is not None:
                 self._do(*work)
@@ -176,7 +182,7 @@ class _Line(Generic[Place, Result]):
                 self._change.notify_all()
 
     def take_all(self, take: Callable[[Result], None]) -> None:
-        """Take what each work gives as soon as its turn has come; do works in between."""
+        """Call `take` with each result in order, as soon as it is there; run functions of the queue while waiting."""
         for due in range(len(self._works)):
             while (work := self._begin(partial(self._is_settled, due))) is not None:
                 self._do(*work)
@@ -189,17 +195,18 @@ class _Line(Generic[Place, Result]):
                 self._change.notify_all()
 
     def stop(self) -> None:
-        """Begin no more works."""
+        """Start no more functions."""
         with self._change:
             self._begun_count = len(self._works)
             self._change.notify_all()
 
     def _is_settled(self, due: int) -> bool:
-        """Whether the result of this work is there, or some work has raised an error."""
+        """Whether function number `due` has a result, or any function has raised an error."""
         return due in self._results or bool(self._errors)
 
     def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
-        """Wait for a place for the next work, and begin it; None as soon as there is `enough`."""
+        """Wait for a free place (memory that a function writes in) and start the next function: its number and the
+        place; None as soon as `enough()` is true."""
         with self._change:
             self._change.wait_for(lambda: enough() or (self._free_places and self._begun_count < len(self._works)))
             if enough():
@@ -208,7 +215,7 @@ class _Line(Generic[Place, Result]):
             return self._begun_count - 1, self._free_places.pop()
 
     def _do(self, number: int, place: Place) -> None:
-        """Do a work in a place, and note its result under its number."""
+        """Run function number `number` with a place, and store its result."""
         result = self._works[number](place)
         with self._change:
             self._results[number] = place, result
@@ -234,13 +241,13 @@ def float_dtype(array: Any) -> str:
 
 
 def _product(a: NDArray, b: NDArray) -> NDArray:
-    """a·b, by blocks of columns where that is faster."""
+    """a·b of two arrays, by blocks of columns where that is faster."""
     block = block_rows(a, b)
     return np.matmul(a, b) if block is None else product(a, b, block)
 
 
 def _threaded_product(a: NDArray, b: NDArray) -> NDArray:
-    """a [..., rows, in] times b [in, out], the columns shared out among threads."""
+    """a·b of [..., rows, in] and [in, out], with the columns of b divided among threads."""
     product = np.empty((*a.shape[:-1], b.shape[1]), a.dtype)
 
     def columns(part: slice) -> None:
@@ -474,7 +481,7 @@ _AT_ONCE = 2**13
 
 
 def erf(x: NDArray) -> NDArray:
-    """The error function, entrywise, to within 2e-16 in float64, and 5e-8 in narrower types, in a third of the time.
+    """The error function, entrywise: accurate to 2e-16 in float64; to 5e-8 in narrower types, three times as fast.
 
     Source: W. J. Cody, Rational Chebyshev approximation for the error function, 1969.
     """
@@ -547,7 +554,7 @@ FEW_CORES = 4
 
 
 def block_rows(a: NDArray, b: NDArray) -> int | None:
-    """How many rows of the weight to take at a time in a·b; None where the whole product is as fast.
+    """How many columns of b to take at a time in a·b so that it is faster than the whole product; None where it is not.
 
     a: [rows, in]. b: [in, out], the transposed view of a weight [out, in] in row-major order.
     """
@@ -562,7 +569,8 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
 
 
 def block_of(a: NDArray) -> int | None:
-    """The most rows of a weight that make a small product with a, [rows, in]; None where none do."""
+    """The most columns of b for which a·b, with a [rows, in], counts as a small product; None where even the fewest do
+    not."""
     block = LEAST_BLOCK
     while 2 * block * a.size <= SMALL_PRODUCT:
         block *= 2
@@ -570,14 +578,14 @@ def block_of(a: NDArray) -> int | None:
 
 
 def product(a: NDArray, b: NDArray, block: int) -> NDArray:
-    """a·b, [rows, out], by blocks of `block` columns of b."""
+    """a·b, [rows, out], computed by blocks of `block` columns, which must divide the columns of b."""
     weight = b.T
     parts = np.matmul(a, weight.reshape(len(weight) // block, block, -1).swapaxes(1, 2))
     return parts.swapaxes(0, 1).reshape(len(a), len(weight))
 
 
 def product_of_any(a: NDArray, b: NDArray, block: int) -> NDArray:
-    """a·b, [rows, out], with columns of b left over after the last whole block."""
+    """a·b, [rows, out], computed by blocks of `block` columns and a rest."""
     whole = b.shape[1] // block * block
     if whole == b.shape[1]:
         return product(a, b, block)
@@ -596,7 +604,8 @@ LARGE_ARRAY = 2**19
 
 
 def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
-    """work(first, *others), where each row of the result depends on that row of the arrays alone.
+    """work(first, *others) computed in threads, pieces of rows at a time; each row of the result must depend on the
+    same row of the arrays alone.
 
     All of them are [..., row, width], of one shape and type, and so is the result. Large ones are worked on piece by
     piece, [row, width].

@@ -223,27 +223,28 @@ class TorchBackend:
 
 
 def _can_pack() -> bool:
-    """Whether this torch has oneDNN with weights in an order of its own, for which torch's own layers have no door.
-    Products of two threads, 640 × 384 by 384 × 1536, give 175 GFLOP/s so and 105 by `functional.linear` (AMD)."""
+    """Whether this torch can pack weights for oneDNN (its library for CPU products), by functions that torch's own
+    layers do not offer. Products of two threads, 640 × 384 by 384 × 1536, give 175 GFLOP/s so and 105 by
+    `functional.linear` (AMD)."""
     names = ("_reorder_linear_weight", "_linear_pointwise")
     return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in names)
 
 
 def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    """x·Wᵀ + b with a weight in oneDNN's own order."""
+    """x·Wᵀ + b with a weight that is packed in oneDNN's own order."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
     return product
 
 
 def _exponential(array: Tensor) -> Tensor:
-    """exp over the array itself, 0 below the least normal number: the library for the CPU takes five times as long for
-    −∞, and fifty times for a result that is subnormal."""
+    """The array itself overwritten by its exponentials, 0 where they would be subnormal: the library for the CPU takes
+    five times as long for −∞, and fifty times for a subnormal result."""
     least = LEAST_EXPONENT[array.dtype]
     return functional.threshold(array.clamp_min_(least).exp_(), math.exp(least) * 1.001, 0.0, inplace=True)
 
 
 def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a torch file by name, their numbers mapped into memory where the file's format allows it.
+    """The tensors of a torch file by name as NumPy arrays, memory-mapped where the file's format allows it.
 
     bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
     """
@@ -346,7 +347,8 @@ def _torch_dtype(dtype: str) -> torch.dtype:
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array, or a copy where torch cannot share its memory."""
+    """The array itself, or a copy where torch cannot share its memory (read-only, reversed or of foreign byte
+    order)."""
     # torch shares NumPy's memory: it warns about read-only arrays (nothing here writes into
     # them) and refuses reversed views and foreign byte order.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -354,10 +356,11 @@ def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def capability() -> str:
-    """The instruction set that torch's CPU kernels use, with torch's version: numbers can differ in their last bits."""
+    """The instruction set of torch's CPU kernels and torch's version, as a text; where these differ, numbers may differ
+    in their last bits."""
     return f"{torch.backends.cpu.get_cpu_capability()} · torch {torch.__version__}"
 
 
 def one_thread() -> None:
-    """Compute with one thread from now on."""
+    """Have torch compute with one thread from now on."""
     torch.set_num_threads(1)

@@ -53,8 +53,8 @@ BESIDE_COMPUTE = ("generate", "tokens", "weights", "models", "model", "verify")
 
 
 class Kinds(Mapping[str, Any]):
-    """What each document may be, by its schema such as `attn.run/1`: its class, or several that its `topic` tells
-    apart. Each is imported when it is asked for."""
+    """The document classes by schema, such as `attn.run/1`, as a tuple: one, or several that their field `topic` tells
+    apart. Each is imported when it is first asked for."""
 
     def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
         name = name_of(schema)
@@ -73,7 +73,7 @@ class Kinds(Mapping[str, Any]):
 
 
 def folder_of(name: str) -> str:
-    """The package that holds a document and its screen.
+    """The name of the package that defines a document and its screen.
 
     Args:
         name: The document's name, such as `run`.
@@ -90,7 +90,7 @@ def _schema_of(name: str) -> str:
 
 
 def name_of(schema: str) -> str:
-    """The name that a schema stands for.
+    """A document's name from its schema.
 
     Args:
         schema: Such as `attn.run/1`.
@@ -124,7 +124,7 @@ Entropy = Annotated[float, Meta(ge=-0.00001, le=100, description="In nats.")]
 
 
 def describe(meaning: str) -> Meta:
-    """What a field means, in its schema's words.
+    """The annotation that gives a field's description in the schema.
 
     Args:
         meaning: A sentence.
@@ -136,7 +136,7 @@ def describe(meaning: str) -> Meta:
 
 
 def axes(*names: str, meaning: str = "") -> Meta:
-    """The axes of an array of numbers, or the axis that a list runs along.
+    """The annotation of a field that names the axes of its array, or the axis that its list runs along.
 
     Args:
         names: Of the axes in order, "" for one of any length. One name is one length in the whole document, checked in
@@ -151,7 +151,7 @@ def axes(*names: str, meaning: str = "") -> Meta:
 
 
 def index_of(axis: str, meaning: str = "") -> Meta:
-    """A position on an axis, from 0: it must be less than the axis is long.
+    """The annotation of a field that is an index on an axis: at least 0 and less than the axis is long.
 
     Args:
         axis: The name of the axis.
@@ -253,7 +253,7 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
 
 def tag_of(part: Part) -> str:
-    """The name of a part's kind: what its tag says in JSON.
+    """The tag of a part, which tells its class apart in JSON; "" where it has none.
 
     Args:
         part: Any part.
@@ -265,7 +265,7 @@ def tag_of(part: Part) -> str:
 
 
 def members(part: Part) -> Iterator[tuple[str, Any]]:
-    """The names and values that stand in the JSON, in order, without what is absent.
+    """The (name, value) pairs of a part as its JSON has them, in order, without absent ones; the tag comes first.
 
     Args:
         part: Any part.
@@ -310,7 +310,8 @@ SEVERAL_TOPICS = "An explanation with its numbers; `topic` tells which kind it i
 
 
 class Schemas(Mapping[str, dict[str, Any]]):
-    """The schemas by the name of their document, such as `attn.run/1`; each is made when it is asked for."""
+    """The JSON schemas by name of the document's schema, such as `attn.run/1`; each is made when it is first asked
+    for."""
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         kinds = KINDS[name]
@@ -366,7 +367,8 @@ class TokenRow(Part, frozen=True, kw_only=True):
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
-    """The tokens that do not lie in their text, as a document's validation errors.
+    """The validation errors of tokens whose offsets do not lie in their text: pairs of place and message. name: of the
+    list of tokens.
 
     Args:
         tokens: The tokens.
@@ -548,7 +550,7 @@ LEARNED = 2
 
 
 def keys_of(tokens: int) -> range:
-    """The numbers of keys that a text may have: learned ones may come after those of its tokens.
+    """How many keys a text of so many tokens may have, as a range: learned keys may come after the tokens.
 
     Args:
         tokens: How many tokens it has.

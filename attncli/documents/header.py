@@ -33,7 +33,7 @@ from attncli.version import __version__
 
 
 class Heading(TypedDict):
-    """The members that `Header` takes, by name."""
+    """The fields of a `Header` (what every document about a text begins with), as a dictionary for its constructor."""
 
     version: str
     text: str
@@ -62,7 +62,7 @@ def header(
 
 
 def heading_of(document: Header) -> Heading:
-    """The members that every document about a text begins with, as this one has them."""
+    """The fields of `Header` taken from an existing document, for another document about the same text."""
     return cast(Heading, {name: getattr(document, name) for name in Heading.__annotations__})
 
 
@@ -97,8 +97,8 @@ ENCODER = message("this is the encoder reading the text; attn cross shows how th
 
 
 def resources(model: Model, before: int, estimate: int) -> Resources:
-    """What a run took, as documents tell it. before: bytes of weights read before the text ran; estimate: of its
-    memory, in bytes.
+    """What a run takes, as a part of documents: bytes of weights read, less `before` (those read earlier), and its
+    estimated memory, `estimate` bytes.
 
     What a process took is measured and differs from run to run, so it stands in no document: the same input gives the
     same bytes.
@@ -107,13 +107,13 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
 
 
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
-    """What a reader must know about the weights and the text, as warnings: how a file was read, what loading found odd,
-    which words the model does not know."""
+    """The warnings of a run about its weights and text: how a file was read, what loading found odd, which words the
+    model does not know."""
     return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ()), *unknown_notes(text, tokens)]
 
 
 def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """The warnings of two sides that are compared: those that are of one alone begin with its name, A or B.
+    """The warnings of two compared sides together: one that only a side has begins with its name, A or B.
 
     Args:
         a: The warnings of one side.
@@ -170,7 +170,8 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
 
 
 def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
-    """What all layers have in common, or each text with the layers it holds for: "causal (1, 3-5), window:4 (0, 2)".
+    """One text if all layers have the same, else each different text with the layers that have it: "causal (1, 3-5),
+    window:4 (0, 2)".
 
     numbers: those of the layers, in the order of the texts.
     """
@@ -179,7 +180,7 @@ def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def _layers_by_text(texts: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
-    """The numbers of the layers that each text holds for; texts: one for each number."""
+    """The numbers of the layers for each different text. texts: one for each number."""
     layers: dict[str, list[int]] = {}
     for text, number in zip(texts, numbers, strict=True):
         layers.setdefault(text, []).append(number)
@@ -187,7 +188,7 @@ def _layers_by_text(texts: Sequence[str], numbers: Sequence[int]) -> dict[str, l
 
 
 def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
-    """What all layers' masks show, in words, or each mask with its layers."""
+    """A description of all layers' masks: one if all are alike, else each with its layers."""
     texts = [mask.describe() for mask in masks]
     layers = _layers_by_text(texts, numbers)
     if len(layers) == 1:
@@ -200,7 +201,7 @@ def _masks_in_words(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers with runs drawn together: "0, 2-5"."""
+    """Ascending numbers as text, runs drawn together: "0, 2-5"."""
     runs = [run.tolist() for run in np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if run)
 
@@ -227,7 +228,7 @@ def position_name(position: Position) -> str:
 
 
 def position_stages(position: Position) -> tuple[str, ...]:
-    """The names of the stages that hold the parts of scores that come from positions alone."""
+    """The names of the stages of attention that hold the parts of scores which come from positions alone."""
     if isinstance(position, RelativeSines):
         return ("content_position",)
     if not isinstance(position, Disentangled):
@@ -258,7 +259,7 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
 
 
 def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
-    """A step of the shape trace as documents hold it. formula: in place of the stage's own."""
+    """A step of the shape trace as a row of documents. formula: to show in place of the step's own."""
     return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula or row.formula)
 
 
@@ -307,8 +308,8 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
 
 
 def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
-    """A warning where a layer's numbers left the range of its data type: such rows are NaN, null in JSON, and no
-    mask's work."""
+    """A list with one warning where a layer's numbers overflowed its data type, so that rows are NaN (null in JSON);
+    else an empty list."""
     rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]))).all(-1)
     heads, queries = np.nonzero(~rows)
     if not heads.size:
@@ -327,14 +328,15 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
 
 
 def refuse_lost_rows(backend: Backend, trace: LayerTrace) -> LayerTrace:
-    """The layer's trace. Raises InputError where `overflow` has a warning: nothing follows from such numbers."""
+    """The layer's trace unchanged. Raises InputError where numbers overflowed, as `overflow` finds."""
     if warnings := overflow(backend, trace):
         raise InputError(warnings[0], expected="numbers that can be written out")
     return trace
 
 
 def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
-    """What makes each token of a document the same as another: its id; of a word the ids of its pieces."""
+    """A value for each token of a document that is equal for equal tokens: its id, or for a word the ids of its
+    pieces."""
     if document.pieces is UNSET:
         return identities(tokens)
     names: list[Hashable] = []

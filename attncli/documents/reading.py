@@ -39,7 +39,7 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
 
 
 def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ...]:
-    """The classes that the member `schema` allows.
+    """The classes that documents of this `schema` may have, of parsed JSON.
 
     Raises:
         InputError: it is no schema that attn writes, or what attn said when it failed.
@@ -62,7 +62,7 @@ def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ..
 
 
 def topic_of(kind: type[Document]) -> str:
-    """The topic of an explanation's class, the one that its field `topic` allows."""
+    """The topic that an explanation's class is about: the only value that its field `topic` allows."""
     (topic,) = get_args(get_type_hints(kind)["topic"])
     return str(topic)
 
@@ -128,8 +128,8 @@ DocumentError = tuple[str, str]
 
 
 class Axes(Struct, frozen=True):
-    """What a field's type says about sizes. axes: of an array, or of a list the one it runs along. at: the axis that a
-    position lies on. items: the same of what a list or dictionary holds."""
+    """The axes that a field's type declares. axes: of an array, or of a list the one it runs along. at: the axis that
+    an index belongs to. items: the same for the items of a list or dictionary."""
 
     axes: tuple[str, ...] | None = None
     at: str | None = None
@@ -137,12 +137,13 @@ class Axes(Struct, frozen=True):
 
 
 class Lengths(Struct, frozen=True):
-    """Axes by name: how long, and which place says so."""
+    """The lengths of axes found so far, by name, each with the place in the document that has it."""
 
     by_axis: dict[str, tuple[int | range, str]] = field(default_factory=dict)
 
     def length_error(self, axis: str, length: int, place: str) -> str:
-        """What is wrong with an axis of this length; "" where it fits, or is the first."""
+        """The error text for an axis of this length at this place; "" where it agrees with the length found before, or
+        is the first."""
         if not axis:
             return ""
         declared, source = self.by_axis.setdefault(axis, (length, place))
@@ -157,13 +158,13 @@ class Lengths(Struct, frozen=True):
 
 @cache
 def axes_of(kind: type[Part]) -> Mapping[str, Axes]:
-    """The sizes that the fields of a part declare, by name."""
+    """The axes that the fields of a part declare, by field name."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: _axes_of_hint(hints[name]) for name in kind.__struct_fields__}
 
 
 def _axes_of_hint(hint: Any) -> Axes:
-    """What the type of a field, as `get_type_hints` gives it, declares of sizes."""
+    """The axes that a field's type hint declares."""
     if get_origin(hint) is Annotated:
         inner, *details = get_args(hint)
         sizes = _axes_of_hint(inner)
@@ -181,7 +182,8 @@ def _axes_of_hint(hint: Any) -> Axes:
 
 
 def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
-    """The errors in a part of a document, and below it. path: where it is, such as `layers[0]`; "" for the document."""
+    """The errors in a part of a document and below it: (place, message). path: where it is, such as `layers[0]`; "" for
+    the document itself."""
     kind = type(part)
     for name, (field_name, sizes) in zip(kind.__struct_encode_fields__, axes_of(kind).items(), strict=True):
         yield from _value_errors(getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name)
@@ -190,7 +192,7 @@ def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentEr
 
 
 def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
-    """The errors in a member of a document, and below it. place: its path, such as `layers[0].heads`."""
+    """The errors in the value of a field and below it: (place, message). place: its path, such as `layers[0].heads`."""
     match value:
         case Part():
             yield from _part_errors(value, lengths, place)
@@ -216,7 +218,7 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
 
 
 def _array_errors(array: Numbers, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
-    """What is wrong with the axes of an array at this place; nothing where none are declared."""
+    """The errors of an array at this place whose axes disagree with others; none where the field declares no axes."""
     if sizes.axes is None:
         return
     if array.ndim != len(sizes.axes):

@@ -42,7 +42,7 @@ AT_ONCE = 2**16
 
 
 class TopLinks:
-    """The `top` largest weights of each head with their query and key.
+    """Collects the `top` strongest links of each head: its largest weights with their query and key.
 
     leave_out: pairs that do not count. Ties go to the lower query, then the lower key; weights of 0 are
     no links. Only rows whose largest weight beats the last link kept are looked at.
@@ -68,19 +68,21 @@ class TopLinks:
                     self._add_rows(head, rows, part[beat], begin + beat)
 
     def _least_kept(self, head: int) -> float:
-        """What a weight must exceed to be kept."""
+        """The weight that a new link of this head must exceed to be kept."""
         links = self._links[head]
         return -links[-1][0] if len(links) == self.top else 0.0
 
     def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
-        """Add the links of these rows, [row, key], without the pairs left out. which: their places in the block."""
+        """Add the links of one head's rows of weights [row, key], without left-out pairs. which: the rows' indices in
+        the block."""
         queries = rows.i[which]
         if self._leave_out is not None:
             weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)
         self._keep_strongest(head, queries, weights, weights.max(-1), rows.low)
 
     def add_whole(self, head: int, weights: Floats, i: Ints, counting: Floats | None) -> None:
-        """Add rows of one head over all keys, [row, key], of the queries i, rising. NaN is no link.
+        """Add one head's rows of weights over all keys, [row, key], for the query positions i, ascending; NaN counts as
+        no link.
 
         counting: 1 for each pair that counts and 0 for the others, of the weights' type; None where all count.
         """
@@ -92,7 +94,7 @@ class TopLinks:
         self._keep_strongest(head, i, counted_weights, peak, 0)
 
     def _keep_strongest(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
-        """Keep what is strong enough of these rows, [row, low…], each with its largest weight."""
+        """Keep the strongest links of one head's rows of weights [row, low…]. peak: each row's largest weight."""
         least, least_kept = self._least_of_top(peak), self._least_kept(head)
         # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
         which = np.flatnonzero((peak >= least) & (peak > least_kept))
@@ -125,14 +127,15 @@ tokens beside it, and to the first token, where heads rest when they have nothin
 
 
 def kinds_left_out(tokens: Iterable[Token], *, is_learned: bool) -> tuple[LeftOutKind, ...]:
-    """What the strongest links of a text leave out: `LEFT_OUT` for trained weights, and always words that the model
-    does not know, where there are any."""
+    """The kinds of tokens left out of a text's strongest links: `LEFT_OUT` for trained weights, and always words that
+    the model does not know, where there are any."""
     unknown_kinds: tuple[LeftOutKind, ...] = ("unknown",) if any(token.unknown for token in tokens) else ()
     return (*(LEFT_OUT if is_learned else ()), *unknown_kinds)
 
 
 class LinkCollector:
-    """The `top` strongest links of every head, layer by layer, and of all of them together.
+    """Collects the `top` strongest links of every head, layer by layer, and from these the strongest of all heads
+    together.
 
     tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
     query: the one query whose links are wanted; None where none is chosen. leave_out: as `kinds_left_out` has it.
@@ -156,14 +159,14 @@ class LinkCollector:
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 
     def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:
-        """A consumer for the rows of one layer's heads; what it takes counts from then on."""
+        """A `TopLinks` for the rows of one layer's heads; what it is fed belongs to this collector from then on."""
         idle = not self._out.names and not self._out.queries.any()
         collector = TopLinks(len(heads), self.top, None if idle else self._out)
         self._layers.append((layer, heads, collector))
         return collector
 
     def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
-        """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are
+        """Add a whole layer's weights [query, key], one array per head; keys after the tokens (learned keys) are
         ignored."""
         collector, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
         for _, row in portions(1, count, self._keys):
@@ -173,7 +176,8 @@ class LinkCollector:
                 collector.add_whole(head, rows, i, self._counted_pairs(row, rows.dtype))
 
     def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
-        """1 for each pair of these queries that counts and 0 for the others; None where all count."""
+        """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None where all count. row:
+        the queries."""
         if not self._out.names and not self._out.queries.any():
             return None
         request = (row.start, row.stop, dtype)
@@ -204,7 +208,7 @@ class LinkCollector:
 
 
 def _top_link(query: int, key: int, weight: float) -> TopLink:
-    """A link as documents hold it."""
+    """A link as a part of a document."""
     return TopLink(query=query, key=key, weight=weight)
 
 
@@ -220,14 +224,16 @@ class Consumer(Protocol):
 
 
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
-    """Which heads of a block are among these numbers, counted within it, and how many of the numbers come before it."""
+    """(which heads of a block, by index within it, are among these head numbers; how many of the numbers belong to
+    heads before the block)."""
     block_heads = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
     local_heads = [head - block_heads.start for head in heads if head in block_heads]
     return local_heads, sum(head < block_heads.start for head in heads)
 
 
 def block_visibility(backend: Backend, block: RowBlock, local_heads: Sequence[int]) -> Bools | None:
-    """What rows of a block see, booleans [row, key] or [head or 1, row, key] of these of its heads; None for all."""
+    """Which keys the rows of a block see, booleans [row, key], or [head or 1, row, key] of the heads in `local_heads`;
+    None where all are visible."""
     block_booleans = block.visibility
     if block_booleans is None:
         return None
@@ -236,7 +242,8 @@ def block_visibility(backend: Backend, block: RowBlock, local_heads: Sequence[in
 
 
 class RowFeeder:
-    """Hands blocks of one attention to consumers as `WeightRows`.
+    """Hands the blocks of one attention to consumers as `WeightRows`, cut to the chosen heads, to keys that are tokens,
+    and without excluded pairs.
 
     about: what is known of the keys. keys: how many keys are tokens; learned keys beyond them are
     cut off. heads: which, in rising order. offset: position of query 0.
@@ -286,7 +293,7 @@ class RowFeeder:
         self._feed(WeightRows(self._backend, weights, i, block.low, sight, self._about, facts), first)
 
     def _feed(self, rows: WeightRows, first_head: int) -> None:
-        """Hand rows of heads first_head, first_head + 1, … to the consumers, without what is excluded."""
+        """Hand rows of heads first_head, first_head + 1, … to the consumers, with excluded pairs taken out."""
         if self._exclusion is not None:
             i, low, high = rows.i, rows.low, rows.low + rows.weights.shape[-1]
             weights = self._exclusion.without(rows.numpy(rows.weights), i, low)
@@ -297,7 +304,8 @@ class RowFeeder:
             consumer.add(rows, first_head=first_head)
 
     def _positions(self, block: RowBlock) -> Ints:
-        """The rows' positions: the same array for the same rows of the next heads, which spares repeating work."""
+        """The positions of a block's rows; the same array object for the same rows of other heads, so that nothing is
+        computed twice."""
         first, stop = block.start + self._offset, block.stop + self._offset
         if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
             self._i = np.arange(first, stop)
@@ -306,7 +314,8 @@ class RowFeeder:
         return self._i
 
     def _sight_of(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
-        """What the rows i of a block see of the keys up to `high`."""
+        """The `Sight` (which keys are visible) of the rows of a block at positions i, over its keys up to `high`.
+        local_heads: the heads, by index in the block."""
         if self._shared_sight is not None:
             return self._shared_sight
         visibility = block_visibility(self._backend, block, local_heads)
@@ -316,7 +325,7 @@ class RowFeeder:
 
 
 def share(block: RowBlock, heads: int, queries: int) -> float:
-    """How much of a layer of so many heads and queries is done once this block is, 0 to 1."""
+    """The share of a layer with so many heads and queries that is done after this block, 0 to 1."""
     through = block.start * heads + (block.stop - block.start) * (block.first_head + block.empty.shape[0])
     return through / (heads * queries)
 
@@ -328,7 +337,8 @@ SIDE = 256
 
 
 class PooledMaps:
-    """The largest weight in each cell of `pool` × `pool` pairs, [head, query cell, key cell].
+    """Collects a small map of each head's weights, [head, query cell, key cell]: each cell is the largest weight of
+    `pool` × `pool` pairs.
 
     With `pool` 1 these are the weights themselves. Memory does not grow with the text.
     offset: position of query 0.
@@ -376,7 +386,8 @@ STAGES = ("masked", "weights")
 
 
 class BlockCollector:
-    """Takes the blocks of a run and keeps what a document holds of a long text.
+    """Takes the blocks of a run and keeps what a document of a long text needs: pooled maps, links, one query's rows,
+    and shares of regions.
 
     count: tokens. layers, heads: those asked for. query: the query whose rows are
     kept whole, None for none. links: fed with every head's rows. progress: told the share of the
@@ -433,7 +444,7 @@ class BlockCollector:
             self._progress((layer + share(block, every, self._count)) / self._runs)
 
     def _keep_row(self, block: RowBlock, row: int) -> None:
-        """Keep the query's scores and weights over the keys of a block, of which it is this row."""
+        """Keep the chosen query's scores and weights from a block, in which it is row `row`."""
         heads = self.select_heads(self._layer)
         for name, hidden in (("masked", -np.inf), ("weights", 0.0)):
             stage_row = self._model.backend.numpy(block.stages[name][:, row, :])
@@ -446,7 +457,8 @@ class BlockCollector:
                     self._row[name][place, block.low : block.high] = stage_row[head - block.first_head]
 
     def maps(self) -> list[PooledMap]:
-        """The pooled maps of the layer that was seen last: each cell the largest of `pool` × `pool` weights."""
+        """The pooled maps of the last layer: each cell is the largest of `pool` × `pool` weights; [] where there are
+        none."""
         if self._maps is None:
             return []
         pooled = self._maps
@@ -456,10 +468,10 @@ class BlockCollector:
         ]
 
     def region_shares(self) -> RegionShares | None:
-        """What goes from region to region in the layer that was seen last; None without regions."""
+        """The shares of weight between regions in the last layer; None without regions."""
         return None if self._sums is None else self._sums.shares()
 
     def row(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The query's scores ("masked") and weights in the layer that was seen last, [head, 1, key]; empty without a
-        query."""
+        """The chosen query's scores ("masked") and weights in the last layer, each [head, 1, key]; empty without a
+        chosen query."""
         return {name: row[:, None, :] for name, row in self._row.items()}

@@ -54,7 +54,8 @@ from attncli.models.model import Model, choose_heads
 
 @np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
-    """Give a layer's records a block of rows, with the stage weights, and capped and biased where they were kept."""
+    """Add a block of rows to a layer's records: its weights, its visibility, and the bias where the stages "capped" and
+    "biased" were kept."""
     local_heads, first = select_in_block(block, records.head_numbers)
     rows = records.rows(block.high)
     if local_heads:
@@ -68,7 +69,8 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Array], words: Words | None) -> None:
-    """Give a layer's records all its rows at once: weights, and masked, capped and biased where there are any.
+    """Add all rows of a layer to its records at once, from the stages "weights" and, where there are any, "masked",
+    "capped" and "biased".
 
     words: what tokens are merged to.
     """
@@ -96,7 +98,8 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
 
 
 def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None) -> Arithmetic | None:
-    """A layer's queries and keys with what turns them into scores; None where they were not kept, or are not all."""
+    """A layer's queries and keys (stages "q" and "k") with the scale and softcap of their scores; None where these
+    stages were not kept, or do not give all scores."""
     if "q" not in stages or "k" not in stages or "global_q" in stages:
         return None
     q, k = (np.asarray(backend.numpy(stages[name]), np.float32) for name in ("q", "k"))
@@ -109,7 +112,8 @@ AT_ONCE = 1 << 19
 
 
 class RunRecord(Struct, frozen=True, eq=False):
-    """A run as a viewer keeps it. heads: to be gone through once; each comes when it is known.
+    """A run as a viewer keeps it. heads: an iterator to be used once, which gives each head's record as soon as it is
+    known.
 
     sides: the tokens that look and that are looked at. model, attention: as documents have them, None where not known.
     warnings: what a reader must know.
@@ -136,7 +140,8 @@ def run_record(
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
-    """A text through the model. layers, heads: which. words: whether pieces are merged to words.
+    """Run a text through the model and record its heads. layers, heads: which. words: whether tokens are merged to
+    words.
 
     exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long text, unless its words
     are merged or it is hashed.
@@ -160,12 +165,13 @@ def run_record(
 
 
 def recordable(model: Model, *, words: bool) -> bool:
-    """Whether a `Recording` can take a run's heads: not where words are merged or tokens are hashed."""
+    """Whether a `Recording` can keep a run's heads block by block: not where words are merged or attention hashes its
+    tokens."""
     return not words and all(block.attention.hashing is None for block in model.spec.blocks)
 
 
 def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
-    """What a recording took of a run, once that is over."""
+    """The `RunRecord` of a run that is over, made of what `recording` kept of its heads."""
     computing = attention_part(model, model.compute_backend(len(recording.sides.queries)))
     return RunRecord(
         name,
@@ -187,7 +193,7 @@ def _whole_record(
     heads: Selection,
     word_groups: Words | None,
 ) -> RunRecord:
-    """A run whose weights are needed whole."""
+    """The record of a run whose weights must be held whole: of merged words, or of hashed attention."""
     row_tokens = list(tokens if word_groups is None else word_groups.words)
     sides = Sides(row_tokens, row_tokens, names=identities(tokens, word_groups))
     is_learned = model.identity.source == "checkpoint"
@@ -209,7 +215,7 @@ def _whole_record(
 
 
 def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
-    """A text that looks at another one, as `attn cross` runs it. layers, heads: which."""
+    """The record of a cross-attention between two texts, as `attn cross` runs it. layers, heads: which."""
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
     is_learned = model.identity.source == "checkpoint"
@@ -229,7 +235,7 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
 
 
 def _rows_at_once(blocks: Sequence[Block], count: int) -> int:
-    """How many query rows of a text of `count` tokens to compute at a time."""
+    """How many query rows of a text of `count` tokens to compute at a time, so that memory is bounded; at least 1."""
     many = max(block.attention.heads for block in blocks)
     return max(min(AT_ONCE // (many * count), count), 1)
 
@@ -238,7 +244,8 @@ KEPT = ("masked", "weights")
 
 
 class CrossTexts(Struct, frozen=True):
-    """The texts of a cross-attention with their tokens. values: None where they are the keys' own."""
+    """The texts of a cross-attention, as tokens: of the queries, of the keys, and of the values (None where they are
+    the keys' own)."""
 
     query: str
     key: str
@@ -251,7 +258,7 @@ class CrossTexts(Struct, frozen=True):
 def cross_traces(
     model: Model, texts: CrossTexts, layers: Selection, heads: Selection
 ) -> Iterator[tuple[Attention, LayerTrace]]:
-    """The cross-attention of each layer with its Spec.
+    """The cross-attention of each chosen layer: its specification and its trace.
 
     An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries' text;
     a one-layer model or weight file projects the queries' embeddings with W_Q and the others' with W_K and
@@ -271,7 +278,8 @@ def cross_traces(
 
 
 def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:
-    """One cross-attention of a model without an encoder."""
+    """The trace of one cross-attention of a model without an encoder: queries from one text, keys and values from
+    another."""
     if spec.hashing is not None:
         raise UnsupportedError("hash attention is within one text", expected="--attention dense")
     backend = model.backend
@@ -314,7 +322,7 @@ WHOLE = ("weights", "masked", "capped", "biased")
 
 
 class Recording:
-    """Traces a model as `Model.trace` does, and keeps a record of each head on the way.
+    """Traces a model as `Model.trace` does, and makes a record of each chosen head on the way.
 
     heads: which; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
     n × n is held that the run does not hold itself, but weights that queries and keys do not give.
@@ -328,7 +336,7 @@ class Recording:
         self._records: list[HeadRecord] = []
 
     def take_records(self) -> Iterator[HeadRecord]:
-        """The records that have come since this was last asked, which are let go."""
+        """The records made since the last call; they are no longer kept here."""
         records, self._records = self._records, []
         yield from records
 
@@ -364,7 +372,7 @@ class Recording:
             yield model.only(trace, heads)
 
     def _layer_records(self, layer: int) -> LayerRecords:
-        """What takes the rows of a layer, made when its first ones come."""
+        """The collector of a layer's rows, made when they are first asked for."""
         if layer not in self._layers:
             model = self._model
             head_numbers = numbers_of(self._heads, model.spec.blocks[layer].attention.heads)
@@ -384,7 +392,8 @@ NUMPY = choose("numpy", device=None, dtype="float32")
 
 
 def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
-    """A file that `--save` wrote. document: the `attn.run/1` made of it."""
+    """The record of a run from the tensors of a file that `--save` wrote. document: the `attn.run/1` made of that
+    file."""
     tokens = tokens_of(document.tokens)
     sides = Sides(tokens, tokens, names=identities_of(document, tokens))
     attention, is_learned = document.attention, document.model.source == "checkpoint"
@@ -410,8 +419,8 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
 
 
 def document_record(document: Document) -> RunRecord | None:
-    """What a document holds of its heads; None for one that is not about heads. Where it holds no weights, the links
-    that it names."""
+    """The record of a document's heads; None for a document that is not about heads. Where it holds no weights, a
+    head's record has the links that the document names."""
     rows: Sequence[int] | None = None
     parts: list[tuple[int, Any]] = []
     match document:
@@ -458,7 +467,7 @@ use has 16,128."""
 
 
 def check_heads(count: int) -> None:
-    """Raise LimitError for more heads of a document than anybody waits for, whatever is made of each."""
+    """Raise LimitError for a document with more heads than `attn` makes records or pages of."""
     if count > MOST_HEADS:
         what = message("each of the document's {heads:,} heads by itself takes minutes", heads=count)
         expected = message("at most {most:,} heads", most=MOST_HEADS)
@@ -466,7 +475,7 @@ def check_heads(count: int) -> None:
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
-    """The heads before a link's that look at the same text: each is a part of it."""
+    """The heads (layer, head) before a link's own that are parts of its explanation and attend to the same text."""
     if document.link.attention == "cross":  # the page of a link to another text has that text's words
         return []
     places = {
@@ -478,13 +487,14 @@ def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
 
 
 class EarlierHead(NamedTuple):
-    """A head of which only its number is known."""
+    """A head before the one that a link belongs to, of which only its number is known."""
 
     head: int
 
 
 def compared_records(document: CompareDocument) -> list[RunRecord]:
-    """The two sides of a comparison, on the tokens that both have; a head's partner stands at the same place."""
+    """The records of the two sides of a comparison, cut to the tokens that both have; paired heads stand at the same
+    place in both."""
 
     def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
         """Records of one side's heads, in the order of the pairs. first: whether the side is a."""
@@ -508,8 +518,8 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
 def _head_records(
     document: AboutHeads, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
 ) -> Iterator[HeadRecord]:
-    """The records of a document's heads, each after its layer in `parts`. rows: the queries whose weights the document
-    has, None for all."""
+    """The records of a document's heads. parts: each head with the number of its layer. rows: the queries whose weights
+    the document has, None for all."""
     for layer, head in parts:
         values = getattr(head, "weights", UNSET)
         weights = None if values is UNSET else _as_float32(values)
@@ -528,7 +538,7 @@ def _head_records(
 
 
 def _as_float32(values: Any) -> Floats:
-    """Numbers of a document in float32. One that is too large for it becomes infinite, which is no news of ours."""
+    """Numbers of a document as float32; one that is too large becomes infinite, without a warning."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32)
 
@@ -536,8 +546,8 @@ def _as_float32(values: Any) -> Floats:
 def _weights_record(
     layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, is_learned: bool
 ) -> HeadRecord:
-    """A head of which nothing but the weights is known, [query, key]. visibility: what is not hidden, booleans of that
-    shape. is_learned: as for `LayerRecords`."""
+    """The record of a head of which only the weights, [query, key], are known. visibility: booleans of that shape,
+    false where hidden. is_learned: as for `LayerRecords`."""
     records = LayerRecords(NUMPY, layer, sides, [0], is_learned=is_learned)
     masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
@@ -547,7 +557,8 @@ def _weights_record(
 def _links_record(
     document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None
 ) -> HeadRecord:
-    """A head of which no weights are held: its metrics, and the links that the document names."""
+    """The record of a head whose weights the document does not hold: its metrics, and the links that the document
+    names. small: its pooled map, None without."""
     links: list[tuple[int, int, float]] = []
     if isinstance(document, RunDocument | CrossDocument):
         links = [
@@ -579,8 +590,8 @@ def _links_record(
 
 
 def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
-    """What a document of effects tells of where a head looks: the link that was cut, or what the token measured at
-    looks at most. Nothing where several tokens are meant."""
+    """The links (query, key, weight) of a head that a document of effects tells: the link that was cut, or the
+    strongest of the token measured at; [] where several tokens are meant."""
     cut_link, place = document.link, document.place
     if cut_link is not None:
         if cut_link.attention == "cross":  # its keys are another text's
@@ -596,9 +607,8 @@ def _looked_at(document: AblateDocument, row: EffectRow) -> list[tuple[int, int,
 def shown_link(
     document: AblateDocument | PatchDocument | LogitsDocument, head: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """The link to show of a head (layer, head) by what a document of effects knows: its own, or else that to itself of
-    the word measured at, or of the first in which two texts differ. So pages with all weights begin where those without
-    them do."""
+    """The (query, key) link of a head (layer, head) that a page shows first: one that the document names, else that of
+    a token to itself: the one measured at, or the first in which two texts differ."""
     word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
     match document:
         case AblateDocument(place=place):
@@ -621,12 +631,13 @@ def shown_link(
 
 
 def _record_of_document(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
-    """The record of a document, with these of its heads."""
+    """A `RunRecord` with a document's model, attention and warnings, and these texts and heads."""
     return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
 
 
 def metric_values(results: Mapping[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
-    """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
+    """The measured metrics of one head as documents hold them, by name. place: of the head; which: "value" or
+    "baseline"."""
     return {
         name: MetricValue(
             value=None if np.isnan(number := float(getattr(result, which)[place])) else number,

@@ -42,7 +42,8 @@ def measure_texts(
     layers: Selection = EVERY,
     heads: Selection = EVERY,
 ) -> Iterator[dict[str, Measured]]:
-    """Metrics of every head for many texts, in the order of the texts: those that `attn heads` has for each alone.
+    """Metrics of every head for many texts, one dictionary by metric name for each text, in order: the same as `attn
+    heads` gives for each alone.
 
     Texts of about one length run together. With `attncli.load(…, hold=True)` the weights are read once. Many texts of a
     float32 checkpoint are computed in float32, where one alone would be in float64: values differ by some 1e-6.
@@ -89,7 +90,8 @@ def measure_texts(
 
 
 class _BatchMetrics:
-    """Measures batches of a model. What belongs to a length and a mask is kept from one batch to the next."""
+    """Measures the metrics of batches of texts; coefficients that depend on length and mask alone are kept for later
+    batches."""
 
     def __init__(
         self, model: Model, metrics: Sequence[Metric], heads: Selection, layers: Sequence[int], *, by_position: bool
@@ -101,8 +103,8 @@ class _BatchMetrics:
         self._head_numbers = numbers_of(heads, block.attention.heads)
 
     def of(self, batch: PaddedTexts, thread: int) -> dict[int, dict[str, Measured]]:
-        """The metrics of each text, by its place. thread: which of those at work this is; all of them share what is
-        kept here, and the worst that can happen is that two compute the same."""
+        """The metrics of each text of a batch, by its place in it. thread: not used; several threads may call this at
+        once, at worst computing the same twice."""
         del thread
         by_length: dict[int, list[int]] = {}
         for entry, tokens in enumerate(batch.texts):
@@ -151,7 +153,8 @@ class _BatchMetrics:
         }
 
     def _groups(self, batch: PaddedTexts) -> Iterator[tuple[range, Mask, list[LayerTrace]]]:
-        """Layers in a row under one mask that are measured together, as they have come: their places, mask, traces."""
+        """The layers of a batch in groups to be measured together, as they come, each with one mask: (places of the
+        layers, mask, traces)."""
         group: list[LayerTrace] = []
         start = size = 0
         mask = None
@@ -166,15 +169,16 @@ class _BatchMetrics:
             yield range(start, start + len(group)), mask, group
 
     def _stage_of(self, trace: LayerTrace, entries: Sequence[int], count: int, stage: str = "weights") -> Array:
-        """Texts of one length out of a batch [text, head, query, key], with the heads asked for: learned keys and
-        padding are no tokens."""
+        """A stage of some texts of one length, [text, head, query, key], with the chosen heads, cut to the tokens (no
+        padding, no learned keys). entries: the texts' places in the batch."""
         part = trace.stages[stage][entries[0] : entries[-1] + 1]  # sorted by length: they stand side by side
         if self._heads is not EVERY:
             part = part[:, self._head_numbers]
         return part[:, :, :count, :count]
 
     def _entropy(self, trace: LayerTrace, entries: Sequence[int], count: int) -> Array | None:
-        """The rows' entropy as the attention step told it, [text, head, query]; None where a learned key took part."""
+        """The entropy of rows that the attention step computed, [text, head, query], in nats; None where it did not or
+        a learned key took part."""
         entropy, whole = trace.stages.get("entropy"), trace.stages["weights"]
         if entropy is None or whole.shape[-1] != whole.shape[-2]:
             return None
@@ -182,7 +186,7 @@ class _BatchMetrics:
         return (part if self._heads is EVERY else part[:, self._head_numbers])[:, :, :count]
 
     def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
-        """What each query sees, booleans [text, head, query, key]."""
+        """Which keys each query sees, booleans [text, head, query, key]. entries: the texts' places in the batch."""
         if "masked" in trace.stages:
             scores = self._stage_of(trace, entries, count, "masked")
             return np.asarray(self._model.backend.numpy(scores)) != -np.inf
@@ -190,7 +194,7 @@ class _BatchMetrics:
         return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))
 
     def _length_tally(self, mask: Mask, count: int) -> LengthTally:
-        """The coefficients for texts of so many tokens under a mask, made once."""
+        """The coefficients shared by texts of `count` tokens under a mask, computed at the first call."""
         key = repr(mask), count
         if key not in self._lengths:
             self._lengths[key] = LengthTally(self._metrics, mask, count)
@@ -198,7 +202,8 @@ class _BatchMetrics:
 
 
 def measure_rows(weights: Array, visible: Bools, metrics: Sequence[Metric], facts: TokenFacts) -> dict[str, Measured]:
-    """The metrics of one text's weights [head, query, key]; for what no coefficients are held of."""
+    """The metrics by name of one text's weights [head, query, key], computed row by row; visible: booleans of that
+    shape."""
     tally = Tally(weights.shape[0], metrics, facts)
     feeder = RowFeeder(backend_of(weights), [tally], facts, weights.shape[-1], heads=range(weights.shape[0]))
     feeder.take_layer(np.asarray(backend_of(weights).numpy(weights)), visible)

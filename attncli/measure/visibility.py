@@ -30,8 +30,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class VisibilityCounts(Struct, frozen=True):
-    """The keys that every query sees, [query], how many queries see each key, [key], and a map [row, column] of pairs
-    per cell."""
+    """Counts of what a mask shows: visible keys of every query, [query], queries that see each key, [key], and a map
+    [row, column] of visible pairs per cell of `block` × `block`."""
 
     per_query: np.ndarray[Any, Any]
     per_key: np.ndarray[Any, Any]
@@ -40,8 +40,8 @@ class VisibilityCounts(Struct, frozen=True):
 
 
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
-    """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and
-    keys."""
+    """The mask itself, or for one that depends on vectors (`lsh`) the mask bound to seeded random ones, alike for
+    queries and keys."""
     if mask.depends_on != "vectors":
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
@@ -49,7 +49,8 @@ def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
 
 
 def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:
-    """Blocks of rows as (first row, low, high, booleans [row, low..high-1]); nothing outside low..high is visible.
+    """The visible pairs of a bound mask in blocks of rows: (first row, low, high, booleans [row, low..high-1]); nothing
+    outside low..high is visible.
 
     A mask that differs by head is that of its first head. Raises InputError for a mask that does
     not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
@@ -70,7 +71,8 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
 
 
 def _refuse_many_pairs(mask: Mask, queries: int, keys: int) -> None:
-    """Raise LimitError if there are more than `MOST_PAIRS` pairs to look at, judged by the ranges of some rows."""
+    """Raise LimitError where a mask has more than `MOST_PAIRS` pairs to look at, estimated from the ranges of some
+    rows."""
     rows = range(0, queries, max(queries // SAMPLED, 1))
     ranges = [span(mask, row, row, keys) for row in rows]
     pairs = queries * sum(high - low for low, high in ranges) / max(len(ranges), 1)
@@ -101,7 +103,7 @@ def pairs_of(mask: Mask, n: int) -> int:
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> VisibilityCounts:
-    """Count what a bound mask shows. most: rows and columns of the map at most."""
+    """The counts of visible pairs of a bound mask. most: at most so many rows and columns of the map."""
     block = max(-(-max(queries, keys) // most), 1)
     per_query, per_key = np.zeros(queries, np.int64), np.zeros(keys, np.int64)
     cells = np.zeros((-(-queries // block), -(-keys // block)), np.int64)
@@ -118,13 +120,14 @@ def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Visibility
 
 
 def _block_starts(first: int, last: int, block: int) -> list[int]:
-    """Where blocks begin within first..last-1, counted from `first`."""
+    """Where blocks that begin at multiples of `block` begin within first..last-1, counted from `first`; 0 is always
+    among them."""
     return [0, *range(block - first % block, last - first, block)]
 
 
 def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
-    """What one mask shows, as `attn.mask/1` holds it. Share is of queries × keys, 0 to 1; the map's cells likewise of
-    their pairs."""
+    """What one mask shows, as a part of `attn.mask/1`: visible pairs, their share of queries × keys (0 to 1), and a map
+    with the share in each cell."""
     counts = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(counts.per_query.sum())
     heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
