@@ -45,7 +45,8 @@ QUARTER = 4
 
 
 class PolicyRun(Struct, frozen=True):
-    """What a run under a policy gave: the last token's error after each layer, and the answer's log probability."""
+    """What a run under a policy gave: the relative error of the last token's vector after each layer, and the answer's
+    log probability."""
 
     errors: list[float | None]
     logprob: float | None
@@ -117,7 +118,7 @@ def cache(
     whole = _WholeRun(model, chosen, regions, count, answer)
 
     def progress_of_run(done: int) -> Callable[[float], None]:
-        """What takes the share of a run that is done, after so many whole runs."""
+        """A function that takes the share done of one run, after `done` whole ones, and tells the share of all runs."""
         return lambda share: progress((done + share) / runs)
 
     known: dict[str, PolicyRun] = {}
@@ -234,7 +235,8 @@ class _WholeRun:
             self._sees[of_heads, keys] = visibility[..., : high - block.low] if visibility.shape[-1] > 1 else visibility
 
     def _measure(self, layer: int, q: Any, k: Any) -> None:
-        """What each policy keeps of the row that was taken. q: [head, query, dim]; k: [kv, key, dim]."""
+        """Add to the totals what each policy keeps of the last token's row. q: [head, query, dim]; k: [kv, key,
+        dim]."""
         attention = self._model.spec.blocks[layer].attention
         row, heads = self._row, attention.heads
         item = ITEM[self._model.backend.dtype] * (attention.head_dim + attention.v_dim) * attention.kv_heads / heads
@@ -330,7 +332,8 @@ def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:
 
 
 def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[int], float | None]:
-    """The answer, the model's first choice where there is none, and its log probability; None without a head.
+    """The ids of the answer, or of the model's first choice if it is empty, and their log probability; no ids and None
+    without an output head.
 
     after: what leaves the last layer at the text's last token and those of the answer but the last, [token, width].
     """
@@ -347,7 +350,8 @@ def _block_handler(
     progress: Callable[[float], None],
     take: Callable[[int, RowBlock], None] = lambda layer, block: None,
 ) -> Callable[[int, str, RowBlock], None]:
-    """What is called with each block of a run's rows and tells how far the run is. count: tokens in all."""
+    """A function for `on_block` of a run that hands blocks of self-attention to `take` and tells the share done. count:
+    tokens in all."""
     layers = len(model.spec.blocks)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:

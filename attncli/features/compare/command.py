@@ -189,7 +189,8 @@ def sides(
 
 
 def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
-    """The same, with the masks of `A&B` apart: a repeated `--mask` is another side here, not one mask more."""
+    """The options with a mask `A&B` split into A and B, which both hold: a repeated `--mask` is another side here, not
+    one mask more."""
     return with_fields(options, mask=[part.strip() for part in options.mask[0].split("&")]) if options.mask else options
 
 
@@ -321,7 +322,8 @@ def _saved_record(name: str, document: RunDocument) -> RunRecord:
 
 
 def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Text]] | None:
-    """The saved runs, if all texts name such files; None otherwise."""
+    """The saved runs that the texts name, each with its name and its text, if all texts name .json files; None
+    otherwise."""
     if (
         not texts
         or len(texts) < 2
@@ -336,7 +338,8 @@ def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Tex
 
 
 def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
-    """Saved effects over texts, if both texts name such files; None otherwise."""
+    """The `attn.effects` documents with their file names, if there are two texts and both name such files; None
+    otherwise."""
     if not texts or len(texts) != 2 or not all(text.endswith(".json") and is_there(text) for text in texts):
         return None
     from attncli.features.effects.document import EffectsDocument
@@ -348,8 +351,8 @@ def _saved_effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]]
 
 
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
-    """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: of
-    documents that no page shows."""
+    """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: refused
+    too if it has a file, for documents that no page shows; None where it is allowed."""
     groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
     about = {item.name for group in groups for item in fields(group)} | {"tokenizer"}
     if ignored_options := sorted(environment.explicit_options & about):
@@ -405,8 +408,8 @@ def _run_sides(
     records: list[RunRecord] | None,
     with_adapter: str | None,
 ) -> Iterator[tuple[str, RunDocument, Text]]:
-    """Each side's name, run and text; it runs when it is reached. records: get what a page shows of each; None for no
-    page. Raises UsageError."""
+    """Run each side as it is reached, and yield its name, run and text. records: gets what a page shows of each; None
+    for no page. Raises UsageError."""
     text_arguments, model = split_texts_and_files(texts or (), model)
     count = len(text_arguments) + len(chats.chat or ())
     if count > 2:

@@ -45,8 +45,8 @@ from attncli.version import __version__
 
 
 class Alignment(Struct, frozen=True):
-    """Positions that correspond: a[k] with b[k], a rising, b too unless the texts hold the same tokens in another
-    order.
+    """Which tokens of texts A and B correspond: position a[k] with b[k], a rising, b too unless the texts hold the same
+    tokens in another order.
 
     only_a, only_b: positions without a partner.
     """
@@ -84,20 +84,22 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
 
 
 class MeasuredRows(Struct, frozen=True, eq=False):
-    """The rows of the aligned queries that everything but the matrices is about. rows: their places in `pairs`, [row].
-    counts: which of their pairs may be the link, booleans [row, aligned key]."""
+    """The aligned queries that are measured: all, or those of `--query`. rows: their indices in `pairs`, [row]. counts:
+    which of their links may be the one that changed most, booleans [row, aligned key]."""
 
     pairs: Alignment
     rows: Ints
     counts: Bools
 
     def signed_difference(self, difference: Floats, place: tuple[Any, ...]) -> SignedDifference:
-        """The difference at a place [row, aligned key], by positions in A. difference: [aligned, aligned]."""
+        """The difference at `place`, (row, aligned key), with query and key as positions in A. difference: [aligned
+        query, aligned key]."""
         row, key = int(self.rows[place[0]]), int(place[1])
         return SignedDifference(value=float(difference[row, key]), query=self.pairs.a[row], key=self.pairs.a[key])
 
     def largest_counted(self, difference: Floats) -> SignedDifference | None:
-        """The largest difference that counts; None where none does. difference: [aligned, aligned]."""
+        """The largest difference of links that count; None where none does. difference: [aligned query, aligned
+        key]."""
         sizes = np.where(self.counts, np.nan_to_num(np.abs(difference[self.rows])), -1.0)
         place = np.unravel_index(int(sizes.argmax()), sizes.shape)
         return self.signed_difference(difference, place) if sizes[place] >= 0 else None
@@ -148,7 +150,8 @@ def compare(
 def compared_regions(
     a: RunDocument, b: RunDocument, regions: tuple[Sequence[Region], Sequence[Region]], document: CompareDocument
 ) -> list[ComparedRegion]:
-    """What goes to the regions that both sides have, the largest difference first.
+    """The share of weight that goes to each region (a named set of tokens) that both sides have, the largest difference
+    first.
 
     The tokens that look are those of the document's `queries` and their partners, else the last of either side.
     """
@@ -198,7 +201,7 @@ def _finite(value: float) -> float | None:
 
 
 def _query_positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]) -> list[int]:
-    """The positions in A of the tokens that `query` names; says so where a word is several.
+    """The positions in A of the tokens that `query` names; tells `note` where a word is several tokens.
 
     Raises InputError for a token that A lacks.
     """
@@ -339,7 +342,7 @@ def _rows_that_see(head: RunHead, queries: Sequence[int]) -> Floats:
 
 
 def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> ComparedHead:
-    """One pair of heads. Weights are compared on aligned queries and keys.
+    """The differences between two heads, B minus A: of weights on aligned queries and keys, and of outputs.
 
     max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
     mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to ln 2,
@@ -393,7 +396,7 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
 
 
 def _visibility(part: RunHead) -> np.ndarray[Any, Any] | None:
-    """Which pairs a head sees, from its scores; None where it has none."""
+    """Which keys each query of a head sees, booleans [query, key], from its scores; None where it has no scores."""
     return None if part.scores is UNSET else np.isfinite(np.asarray(part.scores, np.float64))
 
 
@@ -404,7 +407,7 @@ def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> F
 
 
 def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None) -> BothCounts | None:
-    """How many pairs each side computes, of these queries of either side alone where there are any; null without
+    """How many pairs of query and key each side computes, of all queries or of these (of A, of B) alone; None without
     scores."""
     first, second = _visibility(a), _visibility(b)
     if first is None or second is None:
@@ -415,7 +418,8 @@ def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | No
 
 
 def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
-    """The share of these weights of A [query, aligned key] on keys that B's queries see; None where nothing tells."""
+    """The share of A's weights [query, aligned key] that is on keys that B's queries see; None without scores of B or
+    weights."""
     visibility = _visibility(b)
     if visibility is None:
         return None
@@ -424,7 +428,8 @@ def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: A
 
 
 def _output_error(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]]) -> float | None:
-    """|O_B − O_A| / |O_A| over these queries of A and of B; None where it is not defined."""
+    """|O_B − O_A| / |O_A| over these queries of A and of B; None where an output is missing, of another shape, or A's
+    is 0."""
     if a.output is UNSET or b.output is UNSET:
         return None
     first, second = (

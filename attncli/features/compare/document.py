@@ -84,7 +84,8 @@ class ComparedHead(Part, frozen=True, kw_only=True):
 
     @property
     def change(self) -> SignedDifference | None:
-        """The difference that is told of this head: the largest that counts, of all where none is left out."""
+        """The difference that is reported of this head: the largest of links that count, None where none does; the
+        largest of all where every link counts."""
         return self.max_difference if self.link is UNSET else self.link
 
 

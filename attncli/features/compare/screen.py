@@ -82,7 +82,7 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
 
 
 def _cost_remark(heads: Sequence[ComparedHead], view: View) -> Lines:
-    """Pairs computed on either side, where they differ."""
+    """How many pairs of query and key A and B compute; nothing where as many, or where that is not known."""
     pair_counts = [head.pairs for head in heads if head.pairs is not None]
     a, b = sum(pairs.a for pairs in pair_counts), sum(pairs.b for pairs in pair_counts)
     if not pair_counts or a == b or a == 0:
@@ -301,7 +301,8 @@ UNTOLD = ("mask_says",)
 
 
 def difference_names(names: Sequence[str]) -> list[str]:
-    """The differences that a comparison names by its document's keys, each once; that there is none, where none is."""
+    """The names in which sides differ, from a document's `differs`, as texts to read, each once; a text that nothing
+    does where there are none."""
     differences = list(dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD))
     return differences or [message("nothing that was asked for")]
 
@@ -381,7 +382,7 @@ def _short_head_names(a: HeadPlace, b: HeadPlace, view: View) -> str:
 
 
 def _region_sentences(document: CompareDocument, view: View) -> list[str]:
-    """Which region gets more in B, and which gets less."""
+    """A sentence on the region whose share changed most, from A to B; none where no difference of regions is known."""
     changed = [region for region in document.region_changes or () if region.difference is not None]
     if not changed:
         return []

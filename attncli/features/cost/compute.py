@@ -38,8 +38,8 @@ POINTS = 13
 
 
 class Sizes(Struct, frozen=True):
-    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a
-    decoder's window; chunk, rounds: of hash attention. masks: further variants."""
+    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a decoder's window;
+    chunk, rounds: of hash attention. masks: more masks to compare."""
 
     n: int
     d_model: int
@@ -55,7 +55,7 @@ class Sizes(Struct, frozen=True):
 
     @property
     def buckets(self) -> int:
-        """Reformer's rule: two buckets for every chunk, and an even number."""
+        """How many hash buckets there are, by Reformer's rule: two for every chunk, and an even number."""
         return 2 * -(-self.n // self.chunk)
 
 
@@ -157,7 +157,8 @@ def lengths(n: int) -> list[int]:
 
 
 def growth(sizes: Sizes) -> list[GrowthRow]:
-    """Multiply-adds and score bytes of every variant with a formula at several lengths."""
+    """Multiply-adds at several lengths around n of full, causal, window and hash attention and of a recurrent
+    network."""
     lengths_of_growth = [replace(sizes, n=n, masks=()) for n in lengths(sizes.n)]
     return [
         GrowthRow(n=at.n, multiply_adds={variant.name: variant.multiply_adds for variant in variant_costs(at)})
@@ -211,7 +212,8 @@ def cost(
     timed: bool = False,
     note: Callable[[str], None] = ignore,
 ) -> CostDocument:
-    """What attention over n tokens takes, and what its relatives do: pairs, operations and bytes, by formula.
+    """Pairs, operations and bytes of attention over n tokens, full, causal, in a window and hashed, and of a recurrent
+    network, by formula.
 
     Args:
         n: How many tokens.
@@ -346,7 +348,8 @@ def _durations(run: Callable[[], object]) -> list[float]:
 
 
 def _timed_variants(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Each variant that is timed: its name, and a function that runs it once on seeded q, k and v."""
+    """Each thing that is timed, "full", "streamed", "causal", "window", "rnn" or "fused": its name, and a function that
+    runs it once on seeded q, k and v."""
     q, k, v = (
         backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
         for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))

@@ -27,7 +27,7 @@ def cost_screen(document: CostDocument, view: View) -> Lines:
 
 
 def cost_rows(document: CostDocument) -> Iterable[list[object]]:
-    """One line per variant, for `--plain`."""
+    """One line per kind of attention, and one for a recurrent network, for `--plain`."""
     names = ["name", "spec", "pairs", "multiply_adds", "score_bytes", "streamed_bytes", "steps", "path"]
     yield [*names]
     for variant in document.variants:
@@ -50,7 +50,8 @@ def _title(document: CostDocument, view: View) -> Lines:
 
 
 def _variants(document: CostDocument, view: View) -> Lines:
-    """Pairs and multiply-adds, with the ratio to full attention; sequential steps and path."""
+    """A row per kind of attention: pairs and multiply-adds, with the ratio to full attention; sequential steps and
+    path."""
     full = document.variants[0]
     rows = [
         [
@@ -104,7 +105,8 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
 
 
 def _mask_or_name(variant: Variant, view: View) -> str:
-    """A variant by its mask where that is the user's own, else by the name that it has in the view's language."""
+    """A kind of attention by its mask where that is the user's own, else by the name that it has in the view's
+    language."""
     return str(variant.spec) if variant.name in ("window", "mask") else variant_name(variant.name, view)
 
 
@@ -135,7 +137,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
 
 
 def _growth(document: CostDocument, view: View) -> Lines:
-    """The multiply-adds of each variant over n, as curves."""
+    """The multiply-adds of each kind of attention over n, as curves."""
     series = []
     for name in document.growth[0].multiply_adds:
         points = tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)

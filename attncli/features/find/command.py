@@ -126,7 +126,8 @@ def find(
 def _search_start(
     environment: Environment, record: RunRecord, ends: tuple[str, str], regions: Sequence[Region]
 ) -> dict[str, str]:
-    """The link that a page begins with, as its search names it."""
+    """The link with which a page's search opens, as its parameters: "view", and the positions "from" and "to", such as
+    "#3"."""
     from attncli.inputs.regions import region_span
 
     quiet = replace(environment, quiet=True)

@@ -184,7 +184,7 @@ def find_document(
     warnings = notes(model, text, tokens)
 
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
-        """Read the ends of links off a block of query rows, and tell the share that is done."""
+        """Keep the rows of the link's two tokens from a block of query rows, and tell the share that is done."""
         end_rows[layer].on_block(layer, kind, block)
         if progress is not None and kind == "self":
             layer_share = share(block, model.spec.blocks[layer].attention.heads, len(tokens))

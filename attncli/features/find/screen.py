@@ -34,7 +34,7 @@ def find_screen(document: FindDocument, view: View) -> Lines:
 
 
 def with_region_names(document: FindDocument, view: View) -> FindDocument:
-    """The document with the names of regions in place of all that they say."""
+    """The document with the name of each region in place of its first token's text."""
     names = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     tokens = [replace(row, text=names.get(row.index, row.text)) for row in document.tokens]
     return replace(document, tokens=tokens) if names else document

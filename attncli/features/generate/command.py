@@ -61,7 +61,8 @@ CONTINUATION = (
 
 
 def check_continuation(options: GenerateOptions, environment: Environment) -> None:
-    """Check the options before any work: with `--generate` they are those of a continuation. Raises UsageError."""
+    """Refuse options of sampling without `--generate`, and beside it those that a continuation does not take, before
+    any work. Raises UsageError."""
     if options.generate is None:
         if options.temperature is not None or options.sample_seed is not None:
             raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")

@@ -330,17 +330,19 @@ def _step_head(layer: int, head: int, row: Floats, prompt: int, request: Generat
 
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
-    """Of the keys that a query sees, the share in each region, [region]. sees: [key]."""
+    """Of the keys that a query sees, the share that lies in each region, [region]. sees: booleans [key]."""
     return np.array([sees[list(region.tokens)].sum() / max(sees.sum(), 1) for region in regions])
 
 
 def _context_share(context: float, generated_share: float) -> float:
-    """context / (context + generated), the lookback ratio; 0 where both are 0."""
+    """context / (context + generated), the lookback ratio: of a head's attention the prompt's share; 0 where both are
+    0."""
     return context / (context + generated_share) if context + generated_share > 0 else 0.0
 
 
 def _choose_token(model: Model, logits: Floats, position: int, request: GenerateRequest) -> tuple[Token, float]:
-    """The next token and its probability at temperature 1, or at the one asked for."""
+    """The next token, the likeliest at temperature 0, else drawn, and its probability at that temperature, or at 1
+    where it is 0."""
     scaled = logits / (request.temperature or 1.0)
     exponentials = np.exp(scaled - scaled.max())
     shares = exponentials / exponentials.sum()
@@ -354,8 +356,8 @@ def _choose_token(model: Model, logits: Floats, position: int, request: Generate
 
 
 def continuation_text(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
-    """What the new tokens say after the prompt, blanks included, and which characters of that each stands for: none
-    for a special token; of a character made of several, each of them that one."""
+    """The text that the new tokens add after the prompt, blanks included, and each one's span of characters in it:
+    empty for a special token; the same one for all tokens that make up one character."""
     ids = [token.id for token in (*prompt, *new) if token.id is not None]
     text, spans = "", []
     for index, token in enumerate(new, len(ids) - len(new)):

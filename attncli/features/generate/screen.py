@@ -24,7 +24,8 @@ BAR = 20
 
 
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
-    """The whole screen: the text with its continuation, a row per new token, and the heads' mean lookback."""
+    """The whole screen: the text with its continuation, a row per new token, and the mean lookback (the prompt's share
+    of attention) of each head."""
     if view.brief:
         return fit_to_view(stack_spaced(_continuation(document, view), *_answer(document, view)), view)
     blocks = (part.draw(document, view) for part in parts_shown(GENERATE_PARTS, document, view))
@@ -69,7 +70,8 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
 
 
 def _lookback(document: GenerateDocument, view: View) -> Lines:
-    """A row for each new token: its probability, its lookback and its strongest link."""
+    """A row for each new token: its probability, its lookback (the prompt's share of attention) and its strongest
+    link."""
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
@@ -86,7 +88,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
-    """A map of the heads by their lookback: the share of their weight on the prompt, the mean over the new tokens."""
+    """A map of the heads by their lookback, the prompt's share of their attention, mean over the new tokens."""
     lookbacks: dict[tuple[int, int], list[float]] = {}
     for part in (head for step in document.steps for head in step.heads):
         lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)

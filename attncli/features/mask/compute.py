@@ -54,7 +54,7 @@ def mask(
     bias: Bias | None = None,
     model: Model | None = None,
 ) -> MaskDocument:
-    """Describe masks, and what they show together.
+    """Describe masks, each alone and their intersection: visible pairs, keys per query, queries that see nothing.
 
     Args:
         masks: As `--mask` spells them, such as "causal" or "window:3", or masks of `attncli.mechanism.mask`; none, with
@@ -216,6 +216,6 @@ def _bias_weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
 
 
 def check_positions(n: int) -> None:
-    """Raise UsageError for a number of positions that no mask has."""
+    """Raise UsageError for fewer than one position."""
     if n < 1:
         raise refused_value("-n", n, "at least 1 position")

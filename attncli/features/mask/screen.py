@@ -74,7 +74,8 @@ def _fact_texts(part: MaskPart, view: View) -> Iterator[str]:
 
 
 def _drawn_example(part: MaskPart, view: View) -> str:
-    """The mask that is drawn of a kind, before its sentence; nothing where the kind has only one."""
+    """Which mask of a kind is drawn as its example, such as `window:3: `, before its sentence; "" where the kind has
+    only one."""
     return "" if part.form in (None, "", part.spec) else part.spec + say(view, ": ")
 
 
@@ -85,7 +86,7 @@ def _positions_text(places: Sequence[int]) -> str:
 
 
 def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
-    """One mask large, with its sentence and numbers."""
+    """Each mask drawn large, one below the other, with its sentence and numbers."""
     blocks = []
     for part in parts:
         shares, block = _shares(part), part.map.block

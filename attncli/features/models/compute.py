@@ -648,7 +648,8 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
 
 
 def _without_share(block: Block) -> Block:
-    """A layer's block; one of lightning attention without how fast it fades, which is another number in each."""
+    """The block; of lightning attention with its decay, another number in each layer, set to 1, so that layers can be
+    compared."""
     mixer = block.mixer
     return replace(block, mixer=replace(mixer, share=1.0)) if isinstance(mixer, LinearAttention) else block
 
@@ -710,7 +711,7 @@ def _attention_row(attention: Attention) -> AttentionRow:
 
 
 def _part(spec_part: Struct | None, kinds: Any) -> Any:
-    """A part of a Spec as documents hold it, of a class or of one of a union of them; None where there is none."""
+    """A part of a Spec as documents hold it, converted to `kinds`, a class or a union of them; None for None."""
     return None if spec_part is None else convert(_plain(spec_part), kinds)
 
 

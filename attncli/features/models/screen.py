@@ -270,7 +270,7 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
 
 
 def _output_head(head: OutputHeadPart) -> list[str]:
-    """How the last vectors become logits, in words."""
+    """How the last vectors become logits through the output head, in words."""
     return [
         message("tied to the token table" if head.tied else "own output head"),
         message("logits times {scale}", scale=brief(head.scale)) if head.scale != 1 else "",
@@ -470,7 +470,8 @@ def _gate_bound(bound: BoundedPart | None) -> str:
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
-    """How experts are chosen, where it is not by a softmax over all of them."""
+    """In words, the activation of experts that are not chosen by a softmax over all of them, and how they are
+    chosen."""
     routing = experts.routing
     score = message("shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax")
     counts = {name: getattr(routing, name) for name in ("groups_chosen", "groups", "group_by")}

@@ -29,7 +29,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class RegionResults(Struct, frozen=True):
-    """Results that are known: of the whole text, and of regions by their place; more are added as they come.
+    """The log probabilities of the answer that are known: of the whole text, and without the links to a region, by the
+    region's number; more are added as they come.
 
     answer: the entries whose log probabilities are summed.
     """
@@ -52,7 +53,8 @@ def ablate_regions(
     on_interruption: Callable[[RegionsDocument], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> RegionsDocument:
-    """Cut the links to each region in turn, in all heads, and read what the answer loses.
+    """Cut the links to each region (a named set of tokens) in turn, in all heads, and measure how the answer's log
+    probability changes.
 
     A cut takes away what tokens outside the region read of it; within it they go on reading each other. The text runs
     once for each region, and once as it is.
@@ -97,7 +99,7 @@ def ablate_regions(
     results = file.read() or RegionResults()
 
     def progress_of_run(done: int) -> Callable[[float], None]:
-        """What takes the share of a run that is done, after so many whole runs."""
+        """A function that takes the share done of one run, after `done` whole ones, and tells the share of all runs."""
         return lambda share: progress((done + share) / runs)
 
     def document_so_far(more: Sequence[str] = ()) -> RegionsDocument:
@@ -149,7 +151,7 @@ def interruption_note(count: int, runs: int) -> str:
 
 
 def first_choice(model: Model, scores: Floats) -> int:
-    """The entry that is likeliest after the last token. scores: [token, vocabulary].
+    """The id of the token that is likeliest after the last one. scores: logits [token, vocabulary].
 
     Raises InputError for one that the tokenizer does not have: a vocabulary may be padded.
     """
@@ -166,8 +168,8 @@ def first_choice(model: Model, scores: Floats) -> int:
 
 
 def _cut_links(model: Model, region: Region, count: int) -> Interventions:
-    """What cuts the links to a region from the tokens outside it, in all heads of all layers. count: tokens of the
-    text."""
+    """Interventions that cut the links to a region from the tokens outside it, in all heads of all layers. count:
+    tokens of the text."""
     inside = set(region.tokens)
     outside = tuple(index for index in range(count) if index not in inside)
     return {

@@ -47,7 +47,7 @@ HAYSTACK, NEEDLES = (Path(__file__).parent / name for name in ("haystack.txt", "
 
 
 class Needle(Struct, frozen=True):
-    """A fact: what is asked, and what is to follow."""
+    """A fact that stands in a text: the question, and the answer that follows it."""
 
     question: str
     answer: str
@@ -66,8 +66,10 @@ class Probe(Struct, frozen=True, eq=False):
 
 
 class FetchResult(Struct, frozen=True, eq=False):
-    """What one run gave. right: of each step, whether its token was predicted. literal, writes: [layer and head], of
-    the needle and of other tokens."""
+    """What one run gave. right: for each token of the answer, whether it was predicted. literal: the share of them that
+    the head's largest weight was on as each was predicted; writes: how much more a token there adds to their logits
+    through the head than one elsewhere; both for the answer within the needle and for as many other tokens, [head of
+    all layers]."""
 
     needle: int
     right: list[bool]
@@ -193,7 +195,7 @@ def _head_count(model: Model, layer: int) -> int:
 def _make_probe(
     model: Model, facts: Sequence[Needle], number: int, passages: Sequence[str], length: int, depth: float, seed: int
 ) -> Probe:
-    """A text with a needle at a depth, as long as passages fill it."""
+    """A text with the needle of this number at a depth, 0 to 1, filled with passages up to `length` tokens."""
     needle = facts[number]
     order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
     beginnings = {needle.question}
@@ -241,7 +243,8 @@ def _make_probe(
 
 
 def _insert_needle(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:
-    """The text, and where the answer stands in the needle."""
+    """The text, passages with the needle at a depth, 0 to 1, and the needle again at the end; and where the answer in
+    the first one starts and ends, in characters."""
     at = round(depth * len(passages))
     before = "".join(f"{passage}\n" for passage in passages[:at]) + f"{needle.question} "
     after = "".join(f"\n{passage}" for passage in passages[at:])
@@ -258,7 +261,7 @@ def _tokens_without_end(model: Model, text: str) -> list[Token]:
 
 
 def _correct_steps(model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS) -> list[bool]:
-    """Of each step, whether its token is the likeliest."""
+    """For each token of the answer, whether the model predicts it as the likeliest."""
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True)
     scores = model.backend.numpy(model.logits(trace.after[probe.steps[0] : probe.steps[-1] + 1]))
@@ -266,7 +269,7 @@ def _correct_steps(model: Model, probe: Probe, interventions: Interventions = NO
 
 
 def _measure_heads(model: Model, probe: Probe, heads: Sequence[HeadName]) -> FetchResult:
-    """Both scores of every head in one text."""
+    """The scores `literal` and `writes` of every head in one text; 0 where no token of the answer was predicted."""
     right = _correct_steps(model, probe)
     number_of = {name: place for place, name in enumerate(heads)}
     scores = np.zeros((2, 2, len(heads)))  # [literal or writes, needle or others, head]
@@ -314,8 +317,8 @@ def _rank_heads(heads: Sequence[HeadName], answered: Sequence[FetchResult], seed
 
 
 def _score_intervals(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int) -> list[FetchScore]:
-    """Means over runs, with intervals from runs drawn again needle by needle. pairs: of each run, of its needle and of
-    other tokens."""
+    """Each head's mean score over runs, its 95% interval from needles drawn again, and its mean on other tokens as
+    chance. pairs: of each run the scores [head] on the needle's answer, and on other tokens."""
     values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
     kinds = sorted(set(needles))
     sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])
@@ -330,8 +333,8 @@ def _score_intervals(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[i
 
 
 def _check_heads(model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int) -> list[FetchCheck]:
-    """Recall without the first heads by each score, and without as many that are among neither, for some numbers of
-    heads up to half of all."""
+    """The share of the answers recalled when the first heads by each score add nothing, and when as many random others
+    do, for some numbers of heads up to half of all."""
     by_literal = [(row.layer, row.head) for row in ranked]
     by_writes = [(row.layer, row.head) for row in sorted(ranked, key=lambda row: -row.writes.mean)]
     checks = []

@@ -194,7 +194,8 @@ def run(
 
 
 def _together(model: Model, texts: list[Text], setup: RunSetup) -> Iterator[tuple[Text, BatchTraces]]:
-    """Each text with its part of one padded batch; refused before it starts where it would not fit."""
+    """Run all texts as one padded batch, and yield each with its part of it; refused before it starts where it would
+    not fit."""
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]

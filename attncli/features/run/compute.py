@@ -140,8 +140,8 @@ def _square_count(attention: Attention) -> int:
 
 
 class BatchTraces(Struct, frozen=True):
-    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and what computed
-    it."""
+    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and the backend
+    that computed it."""
 
     traces: list[LayerTrace]
     shapes: list[ShapeRow]
@@ -356,7 +356,7 @@ def run_document(
 def region_part(
     layers: Sequence[tuple[int, list[int], RegionShares]], query: int, regions: Sequence[Region], top: int
 ) -> RegionPart:
-    """How one query, and the tokens of each region, share their weight out over the regions.
+    """How one query, and the tokens of each region (a named set of tokens), share their weight out over the regions.
 
     layers: of each its number, its heads and its shares. query: the token that looks. top: how many links.
     """
@@ -386,7 +386,8 @@ def region_part(
 def region_links(
     layers: Sequence[tuple[int, list[int], RegionShares]], regions: Sequence[Region], top: int
 ) -> list[RegionLink]:
-    """The strongest links of heads from region to region, between those that share no token and are no `rest`."""
+    """The `top` largest weights that single heads give from one region to another; regions that share a token, and
+    `rest`, are left out."""
     pairs = [
         (a, b)
         for a, asking in enumerate(regions)
@@ -413,8 +414,8 @@ def finite_mean(values: Numbers) -> Numbers:
 
 
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
-    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `split_embedding` has
-    them."""
+    """The first layer with the stages "embedding" E and "position" P, whose sum its input X is, where `split_embedding`
+    has them."""
     from attncli.models.one_layer import split_embedding  # only --stages all asks
 
     both = None if part.stages is UNSET else split_embedding(model, tokens)
@@ -433,8 +434,8 @@ def kept_weights(head: RunHead) -> Numbers:
 
 
 def rows_of_long_text(layer: int, heads: Sequence[int], rows: Mapping[str, Numbers]) -> RunLayer:
-    """A layer of which only one query's rows were kept. rows: its "masked" scores and "weights", [head, 1, key]; empty
-    where nothing was kept."""
+    """A layer of the document of which only one query's rows were kept. rows: its "masked" scores and "weights", [head,
+    1, key]; empty where nothing was kept."""
     numbered = zip(heads, rows["masked"], rows["weights"], strict=True) if rows else ()
     parts = [RunHead(head=head, scores=scores, weights=weights) for head, scores, weights in numbered]
     return RunLayer(layer=layer, heads=parts)
@@ -455,7 +456,7 @@ def rows_of_query(layer: RunLayer, query: int) -> RunLayer:
         return rows if rows is UNSET else rows[query : query + 1].copy()
 
     def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
-        """The stages, of those with a row per query the query's row alone."""
+        """The stages, where they have a row per query with the one query's row alone; UNSET stays."""
         if stages is UNSET:
             return UNSET
         return {
@@ -517,7 +518,8 @@ def is_long(count: int) -> bool:
 
 
 def save_stages(path: Path, stages: SavedStages, document: RunDocument) -> None:
-    """Write the stages of a run to a tensor file, with the head of its document. Raises AttnError where it cannot."""
+    """Write the stages of a run to a tensor file, with its document's header as metadata. Raises AttnError where it
+    cannot."""
     from attncli.inputs.tensors import write_tensors  # only --save asks
 
     write_tensors(path, stages.tensors, metadata(document))
@@ -529,7 +531,8 @@ def without_tables(document: RunDocument) -> RunDocument:
 
 
 def metadata(document: RunDocument) -> dict[str, str]:
-    """The head of a document as metadata of a tensor file: each member as JSON text.
+    """The header of a document (schema, text, tokens, model and settings) as metadata of a tensor file: each member as
+    JSON text.
 
     The file holds every token and every row, also where the document merges words or is about one query.
     """
@@ -581,7 +584,8 @@ def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
 
 
 def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -> list[int]:
-    """The numbers of the layers that have implicit weights, of these, ascending.
+    """Which of these layers have a recurrence that can be written as implicit weights, A in O = A·V: their numbers,
+    ascending.
 
     Raises UsageError where tokens are merged or too many, UnsupportedError where no layer has any.
     """
@@ -616,7 +620,8 @@ def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
 def implicit_layers(
     model: Model, tokens: Sequence[Token], layers: Sequence[int], heads: Selection, query: int | None
 ) -> list[ImplicitLayer]:
-    """The implicit weights of these layers. query: whose row alone; None for all."""
+    """The implicit weights of the recurrences in these layers, A in O = A·V, by head. query: whose row alone; None for
+    all."""
     from attncli.mechanism.mixer import implicit_weights
 
     parts = []
@@ -640,7 +645,7 @@ def implicit_layers(
 
 
 def with_projections(document: RunDocument, model: Model) -> RunDocument:
-    """The document with the matrices of every layer and head that it holds."""
+    """The document with W_Q, W_K and W_V of every head, and W_O of every layer, that it holds."""
     layers = [
         replace(
             layer,

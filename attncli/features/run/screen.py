@@ -319,7 +319,8 @@ def head_table(
     note: str,
     row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """A head's scores, weights or output in numbers. place: which head. note: of an output."""
+    """A head's numbers, as `part` names them: "scores", "weights" or "output". place: the head's name. note: below an
+    output."""
     if part == "output":
         assert head.output is not UNSET, "a head without an output has no table of it"
         return vectors(head.output, queries, view, title="output of the head", note=note, row_numbers=row_numbers)
@@ -332,7 +333,8 @@ def head_table(
 
 
 def head_map(layer: int, head: int, weights: NDArray, *, several: bool) -> Map:
-    """A small map of a head. several: whether heads of several layers stand beside it."""
+    """A small map of a head's weights. several: whether its title names the layer too, as heads of several layers stand
+    together."""
     place = message("layer {layer} head {head}", layer=layer, head=head)
     return Map(place if several else message("head {head}", head=head), weights)
 
@@ -365,7 +367,8 @@ def _only_head_is_output(document: RunDocument) -> bool:
 
 
 def run_hint(document: RunDocument, view: View) -> Lines:
-    """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
+    """A hint at the command that measures whether what the query looks at matters; nothing without a query, for a model
+    that is not trained, and in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
     query = document.queries[0]

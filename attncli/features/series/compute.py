@@ -61,7 +61,8 @@ class SeriesRequest(Struct, frozen=True):
 
 
 class MeasuredCheckpoint(Struct, frozen=True):
-    """What is known of one checkpoint's weights: remembered by their digest and by what was asked."""
+    """What was measured of one checkpoint, as it is kept on disk, found by the digest of its weights and of the
+    request."""
 
     layers: int
     loss: float | None
@@ -256,7 +257,8 @@ def label_changes(rows: Sequence[SeriesCheckpoint]) -> list[LabelChange]:
 
 
 def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
-    """A thread that fetches a checkpoint while another one is measured. What goes wrong is told when its turn comes."""
+    """Start a thread that fetches a checkpoint while another one is measured; errors are ignored, for its own turn
+    raises them."""
 
     def fetch() -> None:
         """Fetch the checkpoint into the cache of downloads."""
@@ -308,7 +310,8 @@ def _write_measured(path: Path, measured: MeasuredCheckpoint) -> None:
 def _measure(
     request: SeriesRequest, name: str, variables: Mapping[str, str], note: Callable[[str], None] | None
 ) -> tuple[MeasuredCheckpoint, Floats | None]:
-    """Measure one checkpoint, which is in memory here and nowhere else; and where its heads look in the first text."""
+    """Measure one checkpoint, loaded here alone; and the weights of its heads in the first text, [head, query, key],
+    None where no maps are wanted."""
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
     if not model.own_layers:
         raise UsageError(

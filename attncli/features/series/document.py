@@ -113,8 +113,8 @@ def short_names(document: SeriesDocument) -> dict[str, str]:
 
 
 def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, float]]]]:
-    """By the name of each metric that is a share, its number at each step, from 1 on; at each place in the series where
-    not every checkpoint has a step."""
+    """The name and the points (x, y) of the curve of each metric that is a share: x is the step, at least 1, or the
+    place from 1 on where not every checkpoint has a step."""
     series = []
     by_step = has_steps(document)
     for metric in document.metrics:

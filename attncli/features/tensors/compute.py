@@ -77,7 +77,7 @@ class CapturedTensors(Struct, frozen=True):
 
     @property
     def long(self) -> bool:
-        """Whether whole weights would be too many to look at."""
+        """Whether there are more than `LONG` queries or keys, too many for whole weights."""
         return max(self.q.shape[-2], self.k.shape[-2]) > LONG
 
     def entry(self, place: tuple[int, ...]) -> tuple[Array, Array, Array]:
@@ -404,7 +404,7 @@ class CapturedHeads:
 
 
 def of_place(array: Array, place: tuple[int, ...]) -> Array:
-    """The part of an array for one batch entry: of leading axes, which broadcast, and three of its own."""
+    """The part of an array [..., a, b, c] for one batch entry; a leading axis of size 1 serves every entry."""
     leading = array.shape[:-3]
     if not leading:
         return array
@@ -425,7 +425,7 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
 
 
 def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
-    """What hides keys beside the mask that is named."""
+    """Notes on what hides keys besides the mask that is named: the file's array `mask`, and `key_lengths`."""
     notes: list[str] = [] if rule.visibility is None else [message("keys are also hidden by the file's array mask")]
     if rule.key_lengths is not None:
         lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
@@ -443,8 +443,8 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
 def captured_record(
     arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
-    """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
-    all."""
+    """The record from which the page of `attn tensors` is drawn. trace: all of its stages. document: its
+    `attn.tensors/1`. heads: which, None for all."""
     backend = arrays.backend
     queries, keys = numbered_tokens(int(arrays.q.shape[-2])), numbered_tokens(int(arrays.k.shape[-2]))
     sides = Sides(queries, queries if len(queries) == len(keys) else keys)

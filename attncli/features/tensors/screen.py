@@ -133,7 +133,8 @@ def _head_place(link: CapturedLink, view: View) -> str:
 
 
 def _head_matrix(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
-    """One head's scores, weights or output, as `part` names them. index: its place on the leading axes."""
+    """One head's numbers, as `part` names them: "scores", "weights" or "output". index: its place on the leading
+    axes."""
     place = (
         message("batch {batch} head {head}", batch=",".join(map(str, index)), head=head.head)
         if index

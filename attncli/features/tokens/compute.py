@@ -55,7 +55,8 @@ def tokens(
 
 
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> TokensDocument:
-    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span; a byte's own."""
+    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of a token's span, none without a span, and of a token
+    of the byte tokenizer its own byte."""
     rows = []
     for token in tokens:
         # the span of a byte is the character that it is part of

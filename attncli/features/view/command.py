@@ -110,7 +110,8 @@ def _show_page(
 
 
 def record_of(document: Document, file: Path) -> RunRecord:
-    """What a document, or the tensors of its file, hold of its heads. Raises InputError for one not about heads."""
+    """The record from which pages are drawn, of the heads that a document, or the tensors of its file, hold. Raises
+    InputError for one not about heads."""
     from attncli.features.run.document import RunDocument
     from attncli.measure.run_record import document_record, tensors_record
 
@@ -157,7 +158,7 @@ def open_document(file: Path, top: int = 10) -> Document:
 
 
 def _with_messages(fields: dict[str, Any], where: str) -> Document:
-    """The document of parsed JSON, its warnings in every language. Raises as `document_of`."""
+    """The document of parsed JSON, with its warnings made translatable again. Raises as `document_of`."""
     from attncli.documents.reading import document_of
 
     document = document_of(fields, where)

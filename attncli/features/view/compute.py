@@ -113,8 +113,8 @@ TEXTS = {"text": "tokens", "query_text": "queries", "key_text": "keys", "clean":
 
 
 def translatable_warnings(document: AnyDocument) -> AnyDocument:
-    """The document with warnings of unknown words as messages, which other languages have too: a file holds their
-    English alone. They are made again from the tokens; what else stands among the warnings stays."""
+    """The document with warnings of unknown words made again from the tokens as translatable messages, for a file holds
+    their English alone; what else stands among the warnings stays."""
     warnings = getattr(document, "warnings", None) or ()
     if not any(warnings):
         return document

@@ -155,7 +155,8 @@ def is_saved_run(metadata: Mapping[str, str]) -> bool:
 
 
 class Statistics(NamedTuple):
-    """Of a tensor's finite values, in float64; None where it has none. odd: how many are not finite."""
+    """Least, mean, largest and standard deviation of a tensor's finite values, in float64; None where it has none. odd:
+    how many are not finite."""
 
     min: float | None = None
     mean: float | None = None

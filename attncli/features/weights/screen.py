@@ -69,7 +69,7 @@ def _tensor_cells(tensor: TensorRow, view: View) -> list[str]:
 
 
 def _role_text(role: str | None) -> str:
-    """`q k v` for three weights in one tensor, `q k v bias` for three biases."""
+    """A role as a label: `q k v` for three weights in one tensor, `q k v bias` for three biases, "-" for None."""
     if role is None:
         return "-"
     words = [word.removesuffix(".weight").removesuffix(".bias") for word in role.split()]
@@ -91,7 +91,7 @@ def _size_texts(sizes: AttentionSizes) -> list[str]:
 
 
 def _embedding_text(embedding: EmbeddingRows) -> str:
-    """How many vectors an embedding has, and by what tokens find theirs."""
+    """How many vectors an embedding has, and whether tokens find theirs by "id" or by "text"."""
     return message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by))
 
 

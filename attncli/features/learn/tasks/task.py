@@ -81,7 +81,7 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, seed: int, stream: str, size: int) -> Batch:
-        """A batch of so many texts, drawn from a seed's stream of this name."""
+        """A batch of `size` texts, drawn at random from the seed and the name of a stream, such as "test"."""
 
     @abstractmethod
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
