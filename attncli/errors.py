@@ -86,7 +86,8 @@ class LimitError(AttnError):
 
 
 class VerdictError(AttnError):
-    """The answer was given, and it is no: what the command wrote stays."""
+    """A check that the command was asked for failed, such as `--fail-above`; the answer was written before, and
+    stays."""
 
 
 def first_sentence(error: BaseException) -> str:

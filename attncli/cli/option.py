@@ -319,7 +319,7 @@ class Repeated(Struct, Generic[Group], frozen=True):
     values: Mapping[str, Sequence[Any]]
 
     def with_values(self, name: str, values: Sequence[Any]) -> Repeated[Group]:
-        """A copy with more values behind those of one option."""
+        """A copy with more values appended to those of one option."""
         return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
     def side(self, index: int) -> Group:
@@ -479,6 +479,7 @@ def _without_annotations(hint: Any) -> Any:
 
 
 def _is_group(hint: Any) -> bool:
+    """Whether a type is an option group, which is a dataclass."""
     return isinstance(hint, type) and is_dataclass(hint)
 
 

@@ -120,7 +120,7 @@ def layers_told(environment: Environment, model: Model) -> Model:
 
 
 def _start_bar(environment: Environment, label: str, start_time: float) -> Progress:
-    """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
+    """A progress bar that disappears when it ends: the share done and the time left, counted from `start_time`."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from attncli.draw.lines import console

@@ -136,8 +136,8 @@ def read_chat(environment: Environment, file: Path) -> Chat:
 
 
 def write_chat(environment: Environment, options: TextOptions | ChatOptions, chat: Chat, tokenizer: Tokenizer) -> Text:
-    """A chat in the words of a template; notes say what of it is read otherwise than it stands. Raises as
-    `inputs.chat.render`."""
+    """A chat as one text, written out by a chat template: the tokenizer's, or that of the options. Notes say what of it
+    is read otherwise than it stands. Raises as `inputs.chat.render`."""
     from attncli.inputs.chat import control_tokens, read_template, render
     from attncli.inputs.token import Text
 
@@ -162,7 +162,8 @@ def write_chat(environment: Environment, options: TextOptions | ChatOptions, cha
 
 
 def regions_of(environment: Environment, options: RegionOptions, text: Text, tokens: Sequence[Token]) -> list[Region]:
-    """The regions of a text: those that options name, and the messages of a chat; none where there are neither.
+    """The regions (named sets of tokens) of a text: those that options name, and the messages of a chat; none where
+    there are neither.
 
     Raises as `inputs.regions.find_regions`.
     """

@@ -147,8 +147,8 @@ LABEL_WIDTH = 9
 
 @dataclass(frozen=True)
 class Map:
-    """One of several maps. caption, remarks: our words, above and below. values: [row, column], NaN or null where
-    masked."""
+    """One of several maps. caption, remarks: the program's own texts, above and below. values: [row, column], NaN or
+    null where masked."""
 
     caption: str
     values: Numbers

@@ -465,7 +465,7 @@ def _visible_keys(document: RunDocument, query: int) -> int:
 
 
 def not_learned_note(model: ModelPart, view: View) -> str:
-    """That weights are not learned, for those that are not; else ""."""
+    """The sentence that the weights are not learned, for a model whose weights are drawn from a seed; else ""."""
     notes = {
         "seeded": message(
             "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern means nothing."
@@ -550,6 +550,7 @@ def left_out_names(document: RunDocument | CompareDocument) -> Message | None:
 
 
 def left_out_note(document: RunDocument | CompareDocument) -> str:
-    """What kinds of link are left out, and the option that leaves none out; "" if none are."""
+    """A note with the kinds of links that a document's lists leave out, and the option that leaves none out; "" if none
+    are."""
     names = left_out_names(document)
     return message("left out: {names} (--all-links)", names=names) if names else ""

@@ -273,7 +273,8 @@ def quoted_word(text: str, view: View) -> str:
 
 
 def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()) -> str:
-    """A token in quotes; a learned key by its name. One that the model does not know is told as that.
+    """The text of the token at `index` in quotes, with a word for unknown tokens; a learned key, past the tokens, by
+    its name. beside: positions of which it must be told apart.
 
     beside: tokens of the same text that the sentence names too: its position tells it from one of the same text.
     """

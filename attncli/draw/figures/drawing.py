@@ -141,8 +141,8 @@ class Drawing:
         self, x: float, y: float, text: str, *, size: float = 9, anchor: str = "start", bold: bool = False, quiet: bool = False,
         rotation: float = 0, ink: str | None = None,
     ) -> None:  # fmt: skip
-        """A run of text whose baseline begins, is centred or ends at (x, y). rotation: degrees against the clock. ink:
-        another colour."""
+        """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says. rotation: degrees
+        against the clock. ink: another colour."""
         wide = 0.6 * size * cells(text) if self.mono else width(text, size) * (1.08 if bold else 1)
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         if not rotation:
@@ -165,7 +165,8 @@ class Drawing:
     def rectangle(
         self, x: float, y: float, wide: float, tall: float, fill: str, *, stroke: str = "none", crisp: bool = False
     ) -> None:
-        """A rectangle from its upper left corner. crisp: whether it meets its neighbours without a seam."""
+        """Add a rectangle of this upper left corner, width and height. crisp: whether it meets its neighbours without a
+        seam."""
         self.reach(x + wide, y + tall)
         sharp = ' shape-rendering="crispEdges"' if crisp else ""
         self.pieces.append(
@@ -175,7 +176,7 @@ class Drawing:
     def path(
         self, points: list[tuple[float, float]], stroke: str, *, thick: float, curved: bool = False, faint: float = 1
     ) -> None:
-        """A line through points; curved: from the first to the last, level at both ends. faint: its opacity."""
+        """Add a line through points; curved: from the first to the last, level at both ends. faint: its opacity."""
         for x, y in points:
             self.reach(x, y)
         (x0, y0), (x1, y1) = points[0], points[-1]
@@ -190,7 +191,7 @@ class Drawing:
         )
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
-        """A map as one image. colours: uint8 [row, column, 4], RGBA."""
+        """Add a map of coloured cells as one image. colours: uint8 [row, column, 4], RGBA."""
         self.reach(x + wide, y + tall)
         self.pieces.append(
             f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" preserveAspectRatio="none" '
@@ -370,8 +371,8 @@ def _pdf_of_svg(svg: str) -> bytes:
 
 
 def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
-    """What is raised where a library fails at a figure: the user's own interruption as it is, else an
-    UnsupportedError."""
+    """The exception to raise, which is returned, where a library fails at a figure: the user's own interruption (or
+    lack of memory) as it is, else an UnsupportedError."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
     return UnsupportedError("{by} cannot draw this figure as {suffix}", expected="a .svg figure", by=by, suffix=suffix)

@@ -333,7 +333,8 @@ style-src {style_hash}; {policy}base-uri 'none'; form-action 'none'">
 
 
 def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "") -> str:
-    """What stands before the body of a page: it may run this script and wear this style, and reach nothing.
+    """The HTML before the body of a page, with a policy that lets it run this script and use this style, and load
+    nothing.
 
     Args:
         lang: The language of the page.
@@ -437,7 +438,7 @@ def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Me
 
 
 def _run_entry(run: RunRecord) -> dict[str, Any]:
-    """A run as the page's script knows it, without its heads."""
+    """A run, without its heads, as a dictionary for the page's script."""
     sides = run.sides
     return {
         "name": {lang: safe(run_name(run.name).translation(lang)) for lang in languages()}, "q": words(sides.queries), "k": None if sides.is_one_text else words(sides.keys), "line": {lang: _run_line(run, View(lang=lang)) for lang in languages()},
@@ -514,7 +515,7 @@ def _run_line(run: RunRecord, view: View) -> str:
 
 
 def _effects_entry(effects: PageEffects) -> dict[str, Any]:
-    """What heads do to a measure as the page's script knows it."""
+    """What each head does to a measure, as a dictionary for the page's script."""
     heads = [dict(zip("lhvrw", numbers, strict=True)) for numbers in effects.heads]
     words = {"measure": safe(effects.measure), "by": safe(effects.by), "at": safe(effects.position_text)}
     return words | {"kind": effects.kind, "heads": heads}

@@ -239,7 +239,7 @@ def scan_names(documents: Sequence[ScanDocument]) -> list[str]:
 
 
 def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
-    """A scan as the page's script knows it, without its heads."""
+    """A scan, without its heads, as a dictionary for the page's script."""
     by_layer: dict[int, int] = {}
     for head in document.heads:
         by_layer[head.layer] = by_layer.get(head.layer, 0) + 1
