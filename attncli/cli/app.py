@@ -73,9 +73,12 @@ class LazyGroup(PlainParameters, TyperGroup):
     """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all subcommands, in the order of the help page."""
         return list(COMMANDS)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments as Typer does; `attn` alone, a request for help or one about shell completion is answered
+        here, and ends the command (Typer's Exit)."""
         bare = [word for word in args if word != "-h"]
         alone = not bare or (bare[0] == "--lang" and len(bare) == 2) or (len(bare) == 1 and bare[0][:7] == "--lang=")
         if alone and not ctx.resilient_parsing:
@@ -89,6 +92,8 @@ class LazyGroup(PlainParameters, TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, as Typer finds it. Raises UsageError for any other, with similar
+        names."""
         check_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
@@ -98,6 +103,7 @@ class LazyGroup(PlainParameters, TyperGroup):
         return group_of(name), COMMANDS[name]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help page to Typer's formatter."""
         formatter.write(whole_page(self, ctx))
 
 
@@ -134,7 +140,7 @@ def _check_language(ctx: Any, args: list[str]) -> None:
 
 
 def _text_cells(text: str) -> int:
-    """How wide our own words are; ideographs and their colon take two cells."""
+    """How many terminal cells one of the program's own texts takes; ideographs and full-width signs take two each."""
     return sum(1 + (ord(char) > 0x2E7F) for char in text)
 
 

@@ -238,7 +238,9 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         os._exit(128 + number)
 
     def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-        # raised in a destructor, from which nothing is raised on; what else is said while all ends is for nobody
+        """Hook for an exception in a destructor: ends the process where it is one of a stop signal, which cannot be
+        raised on from there; any other is dropped."""
+        # what else is said while all ends is for nobody
         if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | ProcessStopped):
             at_once(environment.stop_signal, None)
 

@@ -24,12 +24,12 @@ Complete = Callable[[typer.Context, str], Iterable[str]]
 
 
 def words(*candidates: str) -> Complete:
-    """A completion that offers these words."""
+    """A completion function that always offers these words."""
     return lambda ctx, incomplete: candidates
 
 
 def comma_list(*candidates: str) -> Complete:
-    """A completion of a list apart by commas: offers those of these words that are not in it yet."""
+    """A completion function for a list apart by commas: it offers those of these words that are not in it yet."""
     return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 
@@ -38,20 +38,21 @@ def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
     word."""
 
     def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
+        """The candidates that begin as the word that is typed."""
         return [value for value in complete(ctx, incomplete) if value.startswith(incomplete)]
 
     return complete_word
 
 
 def pages(_context: typer.Context, _incomplete: str) -> list[str]:
-    """The pages of the guide."""
+    """Completion candidates: the names of the guide's pages."""
     from attncli.language.guide import titles
 
     return list(titles("en"))
 
 
 def orders(_context: typer.Context, incomplete: str) -> list[str]:
-    """The metrics to sort heads by; after a colon, the direction."""
+    """Completion candidates: the metrics to sort heads by; after a colon, the directions."""
     from attncli.measure.metric import METRICS
 
     name, colon, _ = incomplete.partition(":")
@@ -64,7 +65,8 @@ def metric(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def heads(_context: typer.Context, incomplete: str) -> list[str]:
-    """Heads as numbers or with their layer, as many as small models have: which model runs is not read for it."""
+    """Completion candidates: heads by number (3) or with their layer (L5H3), as many as small models have; the model
+    itself is not read."""
     prefix, comma, last = incomplete.rpartition(",")
     layer = last[1:].partition("H")[0]
     layers = [f"L{number}H" for number in range(MOST_OFFERED)]
@@ -85,7 +87,8 @@ def tokenizers(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def masks(_context: typer.Context, incomplete: str) -> list[str]:
-    """The kinds of mask, with a colon where numbers follow."""
+    """Completion candidates: the kinds of mask, with a colon where numbers follow; also after a `|` that unites
+    masks."""
     from attncli.mechanism.mask import KINDS
 
     prefix, bar, _ = incomplete.rpartition("|")
@@ -96,7 +99,7 @@ def masks(_context: typer.Context, incomplete: str) -> list[str]:
 
 
 def models(ctx: typer.Context, _incomplete: str) -> list[str]:
-    """The aliases, and the checkpoints in the hub's cache."""
+    """Completion candidates: the aliases, and the checkpoints in the hub's cache."""
     from attncli.inputs.hub import all_cached, cache_folder
     from attncli.models.aliases import ALIASES
 
@@ -124,7 +127,7 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def schemas(_context: typer.Context, _incomplete: str) -> list[str]:
-    """The documents that have a schema."""
+    """Completion candidates: the kinds of documents that have a schema."""
     from attncli.documents import SCHEMAS
 
     return list(SCHEMAS)

@@ -203,7 +203,7 @@ class Environment:
 
     @property
     def notes(self) -> Callable[[str], None] | None:
-        """The function to call with a note on what takes time; None with `--quiet`."""
+        """The function to call with a note for standard error; None with `--quiet`."""
         return None if self.quiet else self.note
 
     def note(self, message: str) -> None:

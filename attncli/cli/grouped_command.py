@@ -27,6 +27,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
     essentials: tuple[str, ...] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments as Typer does, with the settings filled in; answers a request for help and ends. Raises
+        UsageError for options without their values, arguments left over, and a file that is both read and written."""
         show_help(self, ctx, args)
         if not ctx.resilient_parsing:
             self._refuse_values(ctx, args)
@@ -136,6 +138,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
         return completions
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help page to Typer's formatter."""
         formatter.write(whole_page(self, ctx))
 
 
@@ -143,6 +146,7 @@ class CommandGroup(PlainParameters, TyperGroup):
     """A command that stands for several: its page is written as theirs are."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments as Typer does; answers a request for help on the group itself, and ends."""
         show_help(self, ctx, args[:1] if args[:1] and args[0] in HELP else [])
         return list(super().parse_args(ctx, args))
 
@@ -151,10 +155,13 @@ class CommandGroup(PlainParameters, TyperGroup):
         return "Commands", inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, as Typer finds it. Raises UsageError for any other, with similar
+        names."""
         check_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help page to Typer's formatter."""
         formatter.write(whole_page(self, ctx))
 
 

@@ -102,6 +102,7 @@ def option(
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
+        """The argument of an option, each of whose values must be one of `values`. Raises UsageError for any other."""
         for value in _as_list(argument):
             word, colon, count = str(value).partition(":")
             if (word if with_number and (not colon or parse_whole_number(count) is not None) else value) not in values:
@@ -233,6 +234,7 @@ class PlainParameters:
     too."""
 
     def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters as Typer has them, each with a `PlainValue` to read its values."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for parameter in parameters:
             if hasattr(parameter, "get_runtime_param"):  # Typer 0.29 or newer
@@ -393,7 +395,7 @@ class Meaning(Struct, frozen=True):
     options: Mapping[str, Any]
 
     def declare(self, name: str, hint: Any) -> Any:
-        """The annotation of an option as the command means it. hint: the group's own."""
+        """The type and declaration (`Annotated`) of an option as this command declares it. hint: those of the group."""
         declaration = self.options[name]
         if isinstance(declaration, About):
             (shared,) = hint.__metadata__
@@ -402,8 +404,8 @@ class Meaning(Struct, frozen=True):
 
 
 def meaning(**declarations: Any) -> Meaning:
-    """An annotation beside a group: what the command declares these of its options as, see `redeclare`, or what they
-    are about here."""
+    """An annotation beside an option group: how this command declares some of its options, by name: a declaration as of
+    `redeclare`, or the `About` alone."""
     return Meaning(declarations)
 
 

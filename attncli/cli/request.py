@@ -88,8 +88,8 @@ def refuse_without_chat(environment: Environment, options: TextOptions | ChatOpt
 def texts_and_chats(
     environment: Environment, arguments: Sequence[str | None], options: ChatOptions
 ) -> list[Text | Chat]:
-    """The texts of a command that takes two: those of its arguments, then the chats, as they are until a model's
-    template writes them (`text_of`)."""
+    """The two texts of a command: those of its arguments, then the chats, which stay messages until `text_of` writes
+    them with a model's chat template."""
     refuse_without_chat(environment, options)
     sources = [one_text(environment, TextOptions(text=text)) for text in arguments if text is not None]
     return [*sources, *(read_chat(environment, file) for file in options.chat or ())]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """How to show a document.
+    """How to show a document: language, width, colours, digits, and which parts.
 
     width: terminal cells, at least 20. height: terminal lines, None if unknown or endless.
     color: whether styles may be used; without it, shades are drawn with characters.

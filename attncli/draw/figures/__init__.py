@@ -472,7 +472,7 @@ TITLES = (("text",), ("query_text", "key_text"), ("clean", "corrupt"), ("a.text"
 
 
 def title_and_description(document: Document, lang: str) -> tuple[str, str]:
-    """What a document is about, and what it says, for those who do not see its figure."""
+    """A title (what a document is about) and a description (what it says), for those who do not see its figure."""
     from attncli.draw.screen_header import screen_of
 
     def member(path: str) -> str:

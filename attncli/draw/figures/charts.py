@@ -477,7 +477,7 @@ ACROSS = 3
 
 @dataclass(frozen=True)
 class FigureHead:
-    """A head's metrics by name, None where no row could be used. uniform: the same of uniform weights."""
+    """A head's metrics by name, None where no row could be used. uniform: the same metrics for uniform weights."""
 
     layer: int
     head: int

@@ -188,7 +188,7 @@ def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = Non
 
 
 def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
-    """The page with the examples of one of `DENSITIES`."""
+    """The HTML page with as many examples as the entry of `DENSITIES` at this index says."""
     names = scan_names([scan.document for scan in scans])
     metrics = list(dict.fromkeys(name for scan in scans for name in metrics_of(scan.document)))
     shared = _SharedTexts()

@@ -223,7 +223,8 @@ def _tint_step(style: str) -> int:
 
 
 def _lightness(style: str) -> int:
-    """How light the ground of a tint is: it grows with the share."""
+    """The sum of the RGB bytes of the colour behind a tinted word, by which tints are ordered: it grows with the
+    share."""
     ground = style.rpartition("#")[2]
     return sum(bytes.fromhex(ground))
 
