@@ -140,13 +140,13 @@ class Contributions(Struct, frozen=True, eq=False):
         return np.asarray(sums[..., self.place] - sums[..., self._key_place(than)])
 
     def total(self, than: int | None = None) -> float:
-        """The link's advantage from the run's own scores: over the row's weighted mean, or over the key at position
-        `than`."""
+        """The link's advantage by the run's own scores: its score less the row's weighted mean, or less that of the key
+        at position `than`."""
         return float(self.centre(self.row.scaled + self.row.added, than))
 
     def pairs(self, than: int | None = None) -> Floats:
-        """What each pair of a query part and a key part adds to the advantage, [query part, key part]; over the key at
-        position `than`, None for the row's weighted mean."""
+        """What each pair of a query part and a key part adds to the link's score less that of the key at position
+        `than` (None: less the row's weighted mean), [query part, key part]."""
         keys = self._centre_vectors(self.keys, than)
         table: Floats = self.scale * (self.queries @ keys.T)
         for index, part in enumerate(self.parts):
@@ -184,7 +184,8 @@ class Contributions(Struct, frozen=True, eq=False):
         return weights
 
     def _key_place(self, key: int) -> int:
-        """The index of a key position among the row's keys. Raises InputError for one that the mask hides."""
+        """The index, among the row's keys, of the key at position `key`. Raises InputError for one that the mask
+        hides."""
         places = np.flatnonzero((self.row.keys == key) & self.row.visible)
         if not len(places):
             raise InputError(
@@ -513,16 +514,18 @@ def source_parts(text: SweepText, whole: Contributions, than: int | None = None)
 
 
 class _SourceSide(NamedTuple):
-    """What a head brings to the query or to the keys, by source token: its contribution to the advantage, [source], and
-    the link's weight without it by name, for the sources listed alone."""
+    """What a head adds to the advantage (the link's score above its row's mean, or above another key's) through the
+    query or through the keys: `centred` by source token, [source], and the link's weight without a source, by name, for
+    the sources listed alone."""
 
     centred: Floats
     weights_without: dict[str, Floats]
 
 
 class _SourceHead(NamedTuple):
-    """What one earlier head adds to the advantage by source token. sides: 0 the query's, 1 the keys'. brings: whether a
-    source adds anything, [source]; alone: positions of the sources listed one by one, ascending."""
+    """What one earlier head adds to a link's score above its row's mean, by source token. sides: 0 through the query, 1
+    through the keys. brings: whether a source adds anything, [source]; alone: positions of the sources listed one by
+    one, ascending."""
 
     sides: dict[int, _SourceSide]
     brings: Floats
@@ -674,7 +677,8 @@ class _SourceSplit:
         return {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
 
     def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
-        """Each head's contributions by source token, as parts of this side."""
+        """What each head contributes by source token, one `SourcePart` per token. which: the side that the parts are
+        named after, "both", "query" or "key"."""
         return {LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads}
 
     def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:

@@ -286,6 +286,7 @@ def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
 
 
 def ranked_parts(document: WhyDocument, side: Literal["query", "key"]) -> list[tuple[WhyPart, float]]:
-    """The parts of one side with what each adds to the advantage, the largest absolute value first."""
+    """The parts of one side with what each adds to the link's score above its row's mean (or another key's), the
+    largest absolute value first."""
     values = [(part, value) for part in document.parts if (value := side_value(part, side)) is not None]
     return sorted(values, key=lambda pair: -abs(pair[1]))

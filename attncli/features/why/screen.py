@@ -98,7 +98,8 @@ def _heads_grid(document: WhyDocument, view: View) -> Lines:
 
 
 def _digits(document: WhyDocument, view: View) -> int:
-    """How many decimals contributions have: the view's, at least 2, and up to 3 more for a small advantage."""
+    """How many decimals contributions have: the view's, at least 2, and up to 3 more where the score is little above
+    its row's mean."""
     size = abs(document.total)
     return max(view.precision, 2) + next((more for more, least in enumerate(SMALL) if size >= least or size == 0), 3)
 
@@ -426,7 +427,7 @@ SPREAD_REASONS = {
 
 
 def _amount(value: float, document: WhyDocument, view: View) -> Message:
-    """What a part adds, written as "x of the advantage", or, where it is more than that, with what the other parts take
+    """What a part adds, written as "x of total", or, where it is more than the total, with what the other parts take
     away."""
     digits = _digits(document, view)
     if value > document.total and _format_number(value, digits) != _format_number(document.total, digits):
