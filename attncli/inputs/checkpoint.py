@@ -82,12 +82,12 @@ class TensorInfo(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """The size of its data."""
+        """The size of the tensor's data in bytes."""
         return self.stop - self.start
 
     @property
     def row_bytes(self) -> int:
-        """The size of one row of its first axis."""
+        """The size in bytes of one row of the tensor's first axis."""
         return self.bytes // max(self.shape[0], 1)
 
     @property
@@ -384,7 +384,8 @@ class Checkpoint:
         return MappingProxyType(self._tensors)
 
     def info(self, name: str) -> TensorInfo:
-        """Where a tensor lies. Raises InputError, with the nearest names, if there is none of that name."""
+        """The `TensorInfo` of this name: where the tensor lies. Raises InputError, with the nearest names, if there is
+        none."""
         if name not in self._tensors:
             raise no_tensor(name, self._tensors, self.folder)
         return self._tensors[name]

@@ -643,7 +643,8 @@ def _fetch_weights(hub: Remote, commit: str) -> None:
 
 
 def _tensors_of_headers(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
-    """Where the tensors would lie, from the headers of the files, a few kilobytes in place of gigabytes."""
+    """The `TensorInfo` of every tensor by name, from the headers of the hub's files: a few kilobytes are fetched in
+    place of gigabytes."""
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
         expected = message(

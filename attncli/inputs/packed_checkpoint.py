@@ -376,7 +376,8 @@ def raw_numbers(array: Array, dtype: str) -> Array:
 
 
 def word_numbers(words: Array, bits: int) -> Array:
-    """The numbers in each word along the last axis, the lowest bits first, uint8."""
+    """The unsigned integers of `bits` bits that are packed in each word, the lowest bits first, uint8: [..., word] to
+    [..., number]."""
     shifts = np.arange(0, 32, bits, dtype=np.uint32)
     numbers = (words.view(np.uint32)[..., None] >> shifts) & np.uint32(2**bits - 1)
     return numbers.astype(np.uint8).reshape(*words.shape[:-1], -1)

@@ -47,7 +47,7 @@ def dtype_of_name(name: str) -> np.dtype[Any]:
 
 
 def unsupported_dtype(tensor: str, dtype: str, where: str) -> UnsupportedError:
-    """The refusal of a tensor for its data type."""
+    """The error, returned and not raised, that a tensor's data type is not supported."""
     return UnsupportedError(
         "tensor {tensor} has the data type {dtype}", where=where, expected=SUPPORTED, tensor=repr(tensor), dtype=dtype
     )
@@ -74,7 +74,8 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
 
 
 def check_array(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool) -> np.ndarray[Any, Any]:
-    """An array in the machine's byte order and row-major order, found fit to compute with.
+    """The array in the machine's byte order and row-major order, once its data type and numbers are found fit to
+    compute with.
 
     Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is neither 0 nor 1 and,
     unless `allow_nonfinite`, for NaN and Inf, naming the first position.
@@ -166,7 +167,8 @@ CODES = {name: code for code, name in DTYPES.items()}
 
 
 class Entry(Struct, frozen=True):
-    """One tensor of a file. dtype: the format's own code ("BF16"). start, end: bytes from the beginning of the file."""
+    """One tensor in a .safetensors header. dtype: the format's own code ("BF16"). start, end: bytes from the beginning
+    of the file."""
 
     name: str
     dtype: str
@@ -181,7 +183,7 @@ class Entry(Struct, frozen=True):
 
 
 class SafetensorsHeader(Struct, frozen=True):
-    """What a file holds: its tensors by name, in file order, and its metadata."""
+    """The header of a .safetensors file: its tensors by name, in file order, and its metadata."""
 
     entries: dict[str, Entry]
     metadata: dict[str, str]
@@ -235,9 +237,9 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
 def write_safetensors(
     stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
 ) -> None:
-    """Writes a file. Tensors stand in order of falling item size, then name, so that all are aligned and the same
-    content gives the same bytes. Raises UnsupportedError for a data type that the format or `attn` does not have,
-    LimitError for a header longer than the format's 100 MB."""
+    """Write tensors and metadata as .safetensors. Tensors stand in order of falling item size, then name, so that all
+    are aligned and the same content gives the same bytes. Raises UnsupportedError for a data type that the format or
+    `attn` does not have, LimitError for a header longer than the format's 100 MB."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}} if metadata else {}
     end = 0

@@ -131,13 +131,13 @@ def _texts_of(stream: BinaryIO, origin: str, lines: bool, errors: str = "strict"
 
 
 def _raw_lines(stream: BinaryIO, where: str) -> Iterator[bytes]:
-    """Each line with its end. Raises LimitError for one above `TEXT_LIMIT`."""
+    """The lines of a stream as bytes, each with its line end. Raises LimitError for one longer than `TEXT_LIMIT`."""
     while line := _read_bounded(stream.readline, TEXT_LIMIT, where):
         yield line
 
 
 def _raw_whole(stream: BinaryIO, where: str) -> Iterator[bytes]:
-    """All bytes, once. Raises LimitError above `TEXT_LIMIT`."""
+    """All bytes of a stream as a single item. Raises LimitError above `TEXT_LIMIT`."""
     raw = b""
     while part := _read_bounded(stream.read, TEXT_LIMIT - len(raw), where):
         raw += part
@@ -145,7 +145,7 @@ def _raw_whole(stream: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
-    """What a stream gives next, b"" at its end. Raises LimitError for more than `most` bytes."""
+    """The bytes that `read` gives, b"" at the end of its stream. Raises LimitError for more than `most` bytes."""
     with system_errors("cannot read the text: {strerror}", where):
         part = read(most + 1)
     if len(part) > most:

@@ -167,7 +167,7 @@ def words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
-    """What the cluster of characters begin..end-1 is."""
+    """The kind, for the cutting of words, of the grapheme cluster of characters begin..end-1."""
     char = text[begin]
     if end - begin > 1 and any(maker in text[begin:end] for maker in SIGN_MAKERS):
         return ClusterKind.SIGN
@@ -265,7 +265,7 @@ class WhitespaceTokenizer(BuiltinTokenizer):
     name = "whitespace"
 
     def pieces(self, text: str) -> Iterable[PlacedPiece]:
-        """What stands between whitespace, without ids."""
+        """The runs of characters between whitespace, without ids."""
         return ((match.start(), match.end(), match[0], None) for match in re.finditer(r"\S+", text))
 
 

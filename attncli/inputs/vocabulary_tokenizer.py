@@ -173,8 +173,8 @@ class PieceTokenizer:
         return tokens
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """What these ids say, as the vocabulary's own decoder joins its pieces; U+FFFD for a character that is not
-        whole. Raises InputError for an id that the vocabulary does not have."""
+        """The text that these ids decode to by the vocabulary's own decoder; U+FFFD for a character that is not whole.
+        Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
         text: str = _run_guarded(
             lambda: self.hf.decode(list(ids)), message("the tokenizer failed on these ids"), self.name

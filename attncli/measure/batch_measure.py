@@ -367,8 +367,8 @@ class TextBatch:
         return self._columns[backend.name, dtype]
 
     def sums(self, backend: Backend, weights: Array, entropy: Array | None) -> Sums:
-        """Measure a layer. weights: [text, head, query, key] over the texts' own keys; entropy: [text, head, query] in
-        nats where the attention step has told it, else None."""
+        """The sums of metrics over the rows of one layer, for each text and head. weights: [text, head, query, key]
+        over the texts' own keys; entropy: [text, head, query] in nats where it is known already, else None."""
         length = self.length
         texts, heads, count = weights.shape[0], weights.shape[1], length.count
         dtype = backend.dtype_of(weights)

@@ -172,7 +172,7 @@ def _punctuation(rows: AttentionRows) -> Floats:
 
 
 def _after_same(rows: AttentionRows, after: int) -> Floats:
-    """Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
+    """Each row's Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
     assert rows.about.pairs is not None
     return rows.at_pairs(*rows.about.pairs.of(rows.i, after))
 
@@ -323,33 +323,33 @@ class UniformRows:
 
     @property
     def heads(self) -> int:
-        """How many heads the rows belong to."""
+        """How many heads the facts have on their first axis; 1 where they hold for all heads."""
         return self.sight.count.shape[0]
 
     @cached_property
     def total(self) -> Floats:
-        """Σ_j A_ij."""
+        """Each row's sum of weights, Σ_j A_ij, under uniform attention; [head or 1, row]."""
         return (~self.sight.empty).astype(np.float64)
 
     @cached_property
     def entropy(self) -> Floats:
-        """−Σ_j A_ij ln A_ij in nats."""
+        """Each row's entropy −Σ_j A_ij ln A_ij in nats, under uniform attention; [head or 1, row]."""
         logs: Floats = np.log(np.maximum(self.sight.count, 1).astype(np.float64))
         return logs
 
     @cached_property
     def peak(self) -> Floats:
-        """The largest weight of each row."""
+        """Each row's largest weight, under uniform attention; [head or 1, row]."""
         return self.share
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
-        """The largest weight of each row on a key other than key 0."""
+        """Each row's largest weight on a key other than key 0, under uniform attention; [head or 1, row]."""
         return np.where(self.sight.last >= np.maximum(self.sight.first, 1), self.share, 0.0)
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
-        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
+        """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), under uniform attention; each [head or 1, row]."""
         back, ahead = self.i - self.sight.first, self.sight.last - self.i
         signed_distance = np.where(self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i)
         # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
@@ -358,26 +358,27 @@ class UniformRows:
 
     @cached_property
     def rest(self) -> Floats:
-        """Σ_j A_ij without key 0 and the query itself."""
+        """Each row's weight without key 0 and the query itself, under uniform attention; [head or 1, row]."""
         apart = self.sight.has_key(np.zeros_like(self.i)) & (self.i > 0)
         counts: Floats = (self.sight.count - self.sight.has_key(self.i) - apart).astype(np.float64)
         return counts * self.share
 
     def at_offset(self, offset: int) -> Floats:
-        """A_{i, i+offset}."""
+        """Each row's weight on the key at this offset, A_{i, i+offset}, under uniform attention; [head or 1, row]."""
         return np.where(self.sight.has_key(self.i + offset), self.share, 0.0)
 
     def key(self, k: int) -> Floats:
-        """A_ik."""
+        """Each row's weight on key k, A_ik, under uniform attention; [head or 1, row]."""
         return np.where(self.sight.has_key(np.full_like(self.i, k)), self.share, 0.0)
 
     def mass(self, key_mask: Bools) -> Floats:
-        """Σ A_ij over the keys in `key_mask`."""
+        """Each row's weight on the keys in `key_mask`, booleans [key], under uniform attention; [head or 1, row]."""
         up_to = np.concatenate([[0], np.cumsum(key_mask)])
         return np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first]) * self.share
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
-        """Σ A_ij over the pairs (row, key), row by row."""
+        """Each row's weight on the keys of the pairs (row, key), integers [pair], under uniform attention; [head or 1,
+        row]."""
         inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
         counts = [np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]
         return np.stack(counts).astype(np.float64) * self.share

@@ -42,7 +42,7 @@ class Sight(Struct, frozen=True, eq=False):
 
     @property
     def empty(self) -> Bools:
-        """Rows that see nothing, [head or 1, row]."""
+        """Which rows see no key, booleans [head or 1, row]."""
         return self.count == 0
 
     def has_key(self, key: Ints) -> Bools:
@@ -263,7 +263,8 @@ class TokenPairs:
         return pairs
 
     def _find_pairs(self, i: Ints, after: int) -> tuple[Ints, Ints]:
-        """As `of`, computed anew."""
+        """As `of`, but computed each time: the pairs (row, key) with key = j + after, for earlier positions j of the
+        same token."""
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
         within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -352,39 +353,42 @@ class AttentionRows(Protocol):
 
     @property
     def total(self) -> Floats:
-        """Σ_j A_ij."""
+        """Each row's sum of weights, Σ_j A_ij, [head or 1, row]."""
 
     @property
     def entropy(self) -> Floats:
-        """−Σ_j A_ij ln A_ij in nats."""
+        """Each row's entropy −Σ_j A_ij ln A_ij in nats, [head or 1, row]."""
 
     @property
     def peak(self) -> Floats:
-        """The largest weight; 0 in a row that sees nothing."""
+        """Each row's largest weight, [head or 1, row]; 0 in a row that sees nothing."""
 
     @property
     def peak_beyond_first(self) -> Floats:
-        """The largest weight on a key other than key 0; 0 where there is none."""
+        """Each row's largest weight on a key other than key 0, [head or 1, row]; 0 where there is none."""
 
     @property
     def moments(self) -> tuple[Floats, Floats]:
-        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
+        """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), each [head or 1, row]."""
 
     @property
     def rest(self) -> Floats:
-        """Σ_j A_ij without key 0 and the query itself; summed, not subtracted, as sinks leave little."""
+        """Each row's weight without key 0 and the query itself, [head or 1, row]; summed, not subtracted, as sinks
+        leave little."""
 
     def at_offset(self, offset: int) -> Floats:
-        """A_{i, i+offset}, 0 where that key is not visible."""
+        """Each row's weight on the key at this offset, A_{i, i+offset}, [head or 1, row]; 0 where that key is not
+        visible."""
 
     def key(self, k: int) -> Floats:
-        """A_ik, 0 where key k is not visible."""
+        """Each row's weight on key k, A_ik, [head or 1, row]; 0 where that key is not visible."""
 
     def mass(self, key_mask: Bools) -> Floats:
-        """Σ A_ij over the keys j in `key_mask`, booleans [key]."""
+        """Each row's weight on the keys j in `key_mask`, booleans [key]; [head or 1, row]."""
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
-        """Σ A_ij over the pairs (row, key), integers [pair], row by row; keys that a row does not see add nothing."""
+        """Each row's weight on the keys of the pairs (row, key), integers [pair]; keys that a row does not see add
+        nothing."""
 
 
 class WeightRows:
@@ -413,30 +417,30 @@ class WeightRows:
 
     @property
     def heads(self) -> int:
-        """How many heads the rows belong to."""
+        """How many heads the weights are of."""
         return self._shape[0]
 
     @cached_property
     def total(self) -> Floats:
-        """Σ_j A_ij."""
+        """Each row's sum of weights, Σ_j A_ij, [head, row]."""
         before, after = self._sides
         return before + self._near.sum(-1) + after + (self.key(0) if self._near_range[0] > 0 else 0.0)
 
     @cached_property
     def entropy(self) -> Floats:
-        """−Σ_j A_ij ln A_ij in nats."""
+        """Each row's entropy −Σ_j A_ij ln A_ij in nats, [head, row]."""
         entropies = self._facts.get("entropy")
         return self.numpy(self.backend.entropy(self.weights) if entropies is None else entropies)
 
     @cached_property
     def peak(self) -> Floats:
-        """The largest weight of each row."""
+        """Each row's largest weight, [head, row]."""
         peaks = self._facts.get("peak")
         return np.maximum(self.peak_beyond_first, self.key(0)) if peaks is None else self.numpy(peaks)
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
-        """The largest weight of each row on a key other than key 0."""
+        """Each row's largest weight on a key other than key 0, [head, row]."""
         # where key 0 is well below the peak, that is the peak beyond it, too
         doubtful = self.key(0) > self.peak * CLEARLY if "peak" in self._facts else np.ones(self._shape, bool)
         if 2 * doubtful.sum() > doubtful.size:
@@ -459,7 +463,7 @@ class WeightRows:
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
-        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
+        """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), each [head, row]."""
         # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
         # positions count from the first row, so that nothing large cancels
         first, near_range = int(self.i[0]), self._near_range
@@ -485,7 +489,7 @@ class WeightRows:
 
     @cached_property
     def rest(self) -> Floats:
-        """Σ_j A_ij without key 0 and the query itself."""
+        """Each row's weight without key 0 and the query itself, [head, row]."""
         j = self.low + np.arange(*self._near_range)
         before, after = self._sides
         key_counts = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
@@ -506,7 +510,7 @@ class WeightRows:
         return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(self.backend.sum(after, -1)[..., 0])
 
     def _ramp(self, start: int, stop: int, origin: int) -> Floats:
-        """Σ A_ij (j − origin) over the columns start..stop-1."""
+        """Each row's Σ A_ij (j − origin) over the columns start..stop-1, [head, row]."""
         if start >= stop:
             return np.zeros(self._shape)
         j = self.backend.keep((self.low + np.arange(start, stop) - origin).astype(np.float64))
@@ -514,7 +518,7 @@ class WeightRows:
         return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
 
     def at_offset(self, offset: int) -> Floats:
-        """A_{i, i+offset}."""
+        """Each row's weight on the key at this offset, A_{i, i+offset}, [head, row]."""
         if offset not in self._by_offset:
             # the nearest are asked for together: one look for all of them
             offsets = NEAREST if abs(offset) <= NEARBY else (offset,)
@@ -526,20 +530,20 @@ class WeightRows:
         return self._by_offset[offset]
 
     def key(self, k: int) -> Floats:
-        """A_ik."""
+        """Each row's weight on key k, A_ik, [head, row]."""
         if not self.low <= k < self.low + self.weights.shape[-1]:
             return np.zeros(self._shape)
         return self.numpy(self.weights[..., k - self.low])
 
     def mass(self, key_mask: Bools) -> Floats:
-        """Σ A_ij over the keys in `key_mask`."""
+        """Each row's weight on the keys in `key_mask`, booleans [key]; [head, row]."""
         columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
         return self.numpy(self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[..., 0])
 
     def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
-        """Σ A_ij over the pairs (row, key), row by row."""
+        """Each row's weight on the keys of the pairs (row, key), integers [pair]; [head, row]."""
         if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
             inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
             rows, keys = rows[inside], keys[inside]

@@ -220,7 +220,7 @@ class Consumer(Protocol):
     """Something that grows row by row and needs no row twice: `Tally`, `TopLinks`, `PooledMaps`."""
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
-        """Take rows of heads first_head, first_head + 1, …"""
+        """Take a block of rows of heads first_head, first_head + 1, …"""
 
 
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
@@ -416,11 +416,11 @@ class BlockCollector:
         self._row: dict[str, np.ndarray[Any, Any]] = {}
 
     def select_heads(self, layer: int) -> list[int]:
-        """The numbers of the heads that are kept of a layer."""
+        """The numbers of the chosen heads of a layer."""
         return numbers_of(self._heads, self._model.spec.blocks[layer].attention.heads)
 
     def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        """Take a block of a layer's own attention; blocks of cross-attention pass by."""
+        """Take a block of rows of a layer. Blocks of cross-attention are ignored."""
         if kind != "self":
             return
         if layer != self._layer:
