@@ -50,8 +50,8 @@ LEAST = -800.0
 
 
 class SoftmaxResult(NamedTuple):
-    """What a softmax over keys gives. weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see nothing.
-    entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
+    """The result of a softmax over keys. weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see
+    nothing. entropy: −Σ w ln w in nats. peak: the largest weight, 0 in an empty row.
 
     All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a sink takes part.
     """
@@ -146,7 +146,7 @@ class PositionBias(Protocol):
 
 
 class Rule(Struct, frozen=True, eq=False):
-    """Everything that decides the weights, apart from q and k.
+    """What turns queries and keys into attention weights: scale, soft cap, mask, biases and sinks.
 
     scale: multiplies q·k. softcap: bound of the soft cap, None for none.
     mask: what each position sees; visibility: the same as booleans that broadcast to
@@ -332,7 +332,7 @@ class _Stages:
         self.kept: dict[str, Array] = {}
 
     def note(self, name: str, array: Array) -> Array:
-        """Keep the array if the stage of this name is asked for, and give it back."""
+        """Keep the array if the stage of this name is asked for; returns the array."""
         if name in self.keep:
             self.kept[name] = array
         return array
@@ -576,7 +576,7 @@ def stream(
 
 
 def ignore_block(block: RowBlock) -> None:
-    """The `on_block` of a run whose blocks nobody looks at."""
+    """An `on_block` that does nothing."""
 
 
 def compute_attention(
@@ -612,8 +612,8 @@ def _worth_gathering(backend: Backend, q: Array, k: Array, keep: Collection[str]
 def gather_blocks(
     backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str], block: int = GATHERED
 ) -> tuple[dict[str, Array], Array, Array]:
-    """Dense attention by blocks of so many weights, put together if they are to be kept. keep: "weights" or nothing;
-    shapes as in `stream`, results as in `compute_attention`."""
+    """Dense attention computed in blocks of `block` weights; the weights are put together if `keep` holds "weights".
+    Shapes as in `stream`, results as in `compute_attention`."""
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
@@ -632,7 +632,7 @@ def gather_blocks(
 
 
 def rows_within(heads: int, queries: int, keys: int, block: int = BLOCK) -> int:
-    """How many query rows of so many heads fit a block of that many weights; at least 1."""
+    """How many query rows of `heads` heads over `keys` keys fit into `block` weights; at least 1."""
     return max(min(block // max(heads * keys, 1), queries), 1)
 
 

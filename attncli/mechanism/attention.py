@@ -91,7 +91,8 @@ def check_arguments(
     sinks: Array | None,
     softmax_dtype: str | None,
 ) -> tuple[Backend, Array, Array, Array, Rule]:
-    """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean. Raises as `attention`."""
+    """Check the arguments of `attention`; returns the backend, q, k and v on it, and the `Rule` (scale, mask, biases)
+    that the others mean. Raises as `attention`."""
     backend = backend_of(q, k, v)
     _check_types(q, k, v)
     q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))

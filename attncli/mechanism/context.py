@@ -161,7 +161,8 @@ Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]
 
 
 class Context(Struct, frozen=True, eq=False):
-    """What a layer must know besides its weights and input.
+    """What a layer's run needs besides weights and input vectors: positions, past keys, what to keep, interventions,
+    callbacks.
 
     positions: absolute position of each token, integers [token]; length: positions in all.
     key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.

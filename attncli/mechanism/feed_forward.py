@@ -16,8 +16,8 @@ from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Norm
 
 
 def deviation(norm: Norm, x: Floats) -> Floats:
-    """What a norm divides each vector by, [..., 1], float64, of x, [..., width]: with it held fixed a norm is linear, a
-    shift apart."""
+    """What a norm divides each vector of x, [..., width], by: [..., 1], float64. With these numbers held fixed a norm
+    is an affine map."""
     wide = np.asarray(x, np.float64)
     if norm.kind == "layer":
         wide = wide - wide.mean(-1, keepdims=True)

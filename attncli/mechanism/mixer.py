@@ -217,7 +217,7 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
 
 
 def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
-    """What Mamba makes of the vectors x, [..., token, inner], gated."""
+    """Mamba's output for the vectors x, [..., token, inner], multiplied by its gate."""
     backend, dtype = part.backend, part.backend.dtype_of(x)
     values, gate = _split(_wide_linear(part, "input", x), [spec.inner] * 2)
     values = _convolve(part, values, spec.activation, carry)
@@ -292,8 +292,8 @@ def _widen(backend: Backend, array: Array) -> Array:
 
 
 def _convolve(part: LayerPart, x: Array, activation: Activation | None, carry: Carry, role: str = "conv") -> Array:
-    """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the first. The role is
-    [width, 1, kernel], the last weight for the token itself."""
+    """A causal convolution of each entry over its last tokens, x [..., token, width]; zeros stand before the first. The
+    role is [width, 1, kernel], the last weight for the token itself."""
     backend = part.backend
     matrix, bias = _wide_weight(part, f"{role}.weight"), part.find(f"{role}.bias")
     count, kernel = x.shape[-2], matrix.shape[-1]

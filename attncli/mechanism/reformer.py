@@ -39,7 +39,7 @@ class Reformer(Struct, frozen=True):
 
     @property
     def spec(self) -> str:
-        """As `--attention` spells it."""
+        """The value of `--attention` that means this hash attention."""
         return f"reformer:{self.buckets},{self.rounds}" + ("" if self.chunk is None else f",{self.chunk}")
 
 
@@ -155,7 +155,7 @@ def _check_rule(rule: Reformer, mask: Mask) -> None:
 
 
 class _SortedTokens:
-    """Where each token stands in the sorted sequence of all rounds.
+    """The order of tokens sorted by bucket, all hash rounds one after the other, in chunks, and the way back.
 
     queries: the token at each place, [head, chunk, place], −1 for a place that fills the last
     chunk of a round. looked_at: those places and the previous chunk's, [head, chunk, 2·place].

@@ -365,8 +365,9 @@ class SelectiveScan(Struct, frozen=True):
 
 
 class DeltaRule(Struct, frozen=True):
-    """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers to which each token adds what they do not
-    hold of it. Source: Yang et al., Gated delta networks, 2024. norm: of what leaves each head."""
+    """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers; each token writes the difference between its
+    value and what the state holds for its key. Source: Yang et al., Gated delta networks, 2024. norm: of what leaves
+    each head."""
 
     name: ClassVar[str] = "gated delta rule"
     heads: int

@@ -180,8 +180,8 @@ class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
 
     @property
     def after(self) -> Array:
-        """The vectors that left the layer. Attention does not need them: the feed-forward part of the last layer run is
-        read and computed when they are asked for."""
+        """The vectors that left the layer; the last layer's feed-forward part is read and computed only when these are
+        asked for."""
         return self.leaving()
 
     def __repr__(self) -> str:

@@ -48,7 +48,8 @@ class CheckpointParts(Struct, frozen=True):
 
 
 def check_new_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that `write_checkpoint` could not write: asked before work starts.
+    """Raise UsageError, before any work starts, for a folder that exists or a file of this name; force: a folder may
+    exist. Raises AttnError where it cannot be written.
 
     Raises:
         UsageError: There is something of that name, and it may not be replaced.

@@ -173,7 +173,7 @@ class Config:
         return value
 
     def section(self, key: str) -> Config | None:
-        """The object under a key as a Config of its own; None if there is none."""
+        """The object under a key as a Config; None where the key is not set."""
         value = self.get(key)
         if value is None:
             return None

@@ -229,8 +229,8 @@ def _attention_products(block: Block, tokens: int) -> int:
 
 
 def _numbers_per_token(spec: Spec, block: Block) -> int:
-    """Numbers per token that are alive at once in a layer: vectors in and out, what attention leaves, the feed-forward
-    part."""
+    """Numbers per token that are in memory at once while a layer runs: the vectors in and out, the attention's result,
+    the feed-forward part."""
     attention = block.attention
     projection_width = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     projection_width += attention.heads * attention.v_dim

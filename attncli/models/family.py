@@ -144,8 +144,8 @@ class TrainedSizes(Struct, frozen=True):
 
 
 class Family(Struct, frozen=True):
-    """One lineage of checkpoints: its Spec from a config, its tensor names. The module it stands in is named for its
-    `model_type`.
+    """One kind of checkpoint: how its Spec is read from a config, and its tensor names. Defined in a module named after
+    its `model_type`.
 
     decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
     gguf: what keys of its config GGUF files leave out; None for nothing. permuted: whether in those files the rows of
@@ -549,7 +549,8 @@ class _Binder:
         self.prefix = next(iter(prefixes), "")
 
     def bind_roles(self) -> Binding:
-        """The tensors of the side's roles, by role outside the layers, in file order within. Raises as `bind`."""
+        """A TensorBinding for each tensor of this side: of those outside the layers by role, of each layer in file
+        order. Raises as `bind`."""
         outer_bindings = self._bind_sources(outer_roles(self.spec), self.names.outside, "")
         outer = {bound.roles[0].name: bound for bound in outer_bindings}
         if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
@@ -578,7 +579,8 @@ class _Binder:
         return str(tensor.file), tensor.start
 
     def _bind_sources(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[TensorBinding]:
-        """The tensors of all these roles. layer: what stands before their names, "" outside the layers."""
+        """A TensorBinding for each tensor that holds some of these roles. layer: the prefix of its name, "" outside the
+        layers."""
         by_name = {role.name: role for role in roles}
         bindings = []
         for modules, source in sources.items():
@@ -658,7 +660,8 @@ class _Binder:
         return not is_used and re.findall(r"\d+", name) == re.findall(r"\d+", expected_name)
 
     def _check_tensors(self, bound: TensorBinding) -> TensorBinding:
-        """The binding, whose tensors are claimed. Raises as `bind` for a shape or a data type that does not fit."""
+        """The binding itself; its tensors count as used from now on. Raises as `bind` for a shape or data type that
+        does not fit."""
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
             if bound.by_head and len(shape) > 1:

@@ -405,8 +405,8 @@ SPELLINGS = (
 
 
 def separate_layouts() -> list[Layout]:
-    """Every spelling as `nn.Linear` modules, as bare matrices and as kernels, with every name of the output
-    projection."""
+    """The layouts with one tensor per projection: for each set of names, as `nn.Linear` modules, bare matrices and
+    kernels, with each name of the output projection."""
     forms = ("linear", "matrix", "kernel")
     return [
         _separate_layout(spelling, output, form) for spelling in SPELLINGS for output in spelling.o for form in forms
@@ -561,7 +561,8 @@ def _read_torch(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
 
 
 def _fused_layout(name: str, output: str) -> Layout:
-    """q, k and v side by side in a tensor `name`; `output` is what the projection beside it is called."""
+    """The layout with q, k and v side by side in one tensor called `name`. output: the name of the output
+    projection."""
     needs = {f"{name}.weight": "q.weight k.weight v.weight"}
     may = {f"{output}.weight": "o.weight", f"{name}.bias": "q.bias k.bias v.bias", f"{output}.bias": "o.bias"}
     may |= {"bias": "", "masked_bias": ""}
@@ -569,8 +570,8 @@ def _fused_layout(name: str, output: str) -> Layout:
 
 
 def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: str) -> LayoutWeights:
-    """q, k and v side by side in one weight: [3·out, in] as `nn.Linear` keeps it, or [in, 3·out] as a convolution of
-    width 1 does."""
+    """The weights of a file with q, k and v side by side in one tensor: [3·out, in] as `nn.Linear`, or [in, 3·out] as a
+    convolution of width 1."""
     whole = tensors.read(f"{name}.weight", None, None)
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:

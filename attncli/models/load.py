@@ -114,8 +114,8 @@ class CheckpointStore:
         return self._table_rows(backend, "types.weight", [min(token.part, last) for token in tokens])
 
     def _add_positions(self, backend: Backend, tokens: Sequence[Token], x: Array) -> Array:
-        """Vectors [token, width] with the tokens' positions added as the embedding says. Padding has a row of its own,
-        and does not count."""
+        """x, [token, width], with the tokens' position vectors added as the embedding says; padding tokens get the
+        table's padding row and are not counted."""
         embedding, padding_count, rows = self.spec.embedding, 0, []
         for token in tokens:
             if embedding.padding is not None and token.id == embedding.padding:
@@ -318,7 +318,7 @@ Multiplier = Callable[[Array, Array | None], Array]
 
 
 class _CachedWeights(ReadWeights):
-    """The weights of one layer, each read once: as an array, or as what multiplies by it, as it is asked for."""
+    """The weights of one layer, kept once they are read: as an array, or as an object that multiplies by the matrix."""
 
     def __init__(
         self,
@@ -483,7 +483,7 @@ def load_tokenizer(
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Tokenizer:
-    """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as
+    """A checkpoint's tokenizer, without its weights, which are neither fetched nor checked. Arguments and errors as of
     `load`."""
     location = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch))
     if gguf_file(location.folder) is not None:
@@ -510,7 +510,7 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
 
 
 def describe_checkpoint(place: Path) -> Checkpoint:
-    """What a checkpoint says of itself: of a folder its config alone. Raises as `open_checkpoint`."""
+    """A checkpoint opened for its description: of a folder only config.json is read. Raises as `open_checkpoint`."""
     if gguf_file(place) is not None:
         return open_checkpoint(place)
     described = Checkpoint.describe(place, packed=True)
@@ -630,7 +630,8 @@ NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size
 
 
 def text_model(checkpoint: Checkpoint) -> Checkpoint:
-    """The text model of a checkpoint that holds one among other parts; the checkpoint itself where it does not.
+    """A checkpoint reduced to its text model, where that is one part of several (as with images); else the checkpoint
+    itself.
 
     Its tensors go by the names that they have in the text model alone. `notes` say what was left out. Nothing is read.
     """

@@ -121,7 +121,7 @@ class Model(Struct, frozen=True, eq=False):
         return tokens
 
     def compute_backend(self, count: int) -> Backend:
-        """The backend in which a text of so many tokens is computed.
+        """The backend (array library and data type) in which a text of `count` tokens is computed.
 
         Args:
             count: How many tokens it has.

@@ -337,7 +337,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         return backend.array(self._with_positions(exact, exact.array(self._token_vectors(tokens))))
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
-        """The vectors of the tokens, and those of their positions where there are such."""
+        """The tokens' vectors, and their position vectors where positions are added to the embedding."""
         x, exact = self._token_vectors(tokens), numpy_backend("float64")
         parts = [EmbeddingVectors("token", backend.array(x))]
         if self.spec.embedding.positions is not None:

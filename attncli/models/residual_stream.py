@@ -117,7 +117,7 @@ class Follower(Protocol):
 
 
 class _StreamNorm(Struct, frozen=True, eq=False):
-    """A norm of the stream itself, with its weight."""
+    """A norm applied to the whole stream, not to a copy that a branch reads, with its weight."""
 
     norm: Norm
     weight: Floats | None
@@ -346,7 +346,8 @@ def known_numbers(backend: Backend, array: Array) -> Floats:
 
 
 class _LayerWriter(Struct, frozen=True, eq=False):
-    """What a layer writes, in the order in which `run_block` adds its branches, handed to the taps.
+    """Hands each tap the parts that one layer writes to the stream, in the order in which `run_block` adds its
+    branches.
 
     count: tokens of the text. deviations, branch_outputs: what norms divide by and branches give, by place.
     """
@@ -439,7 +440,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
 
     @property
     def _is_parallel(self) -> bool:
-        """Whether the feed-forward part reads what the attention reads, beside it."""
+        """Whether attention and feed-forward part read the same vectors (a parallel block)."""
         return self.block.parallel and self.block.mlp is not None
 
     def _norm(self, place: str) -> Norm | None:

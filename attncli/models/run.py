@@ -107,7 +107,8 @@ def check_length(spec: Spec, count: int) -> None:
 
 
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
-    """The final norm over vectors that leave the last layer, [..., token, width]; they themselves if there is none."""
+    """The final norm applied to vectors that leave the last layer, [..., token, width]; without one they are returned
+    unchanged."""
     if spec.final_norm is None:
         return hidden
     return normalise(backend, spec.final_norm, hidden, weights("final.weight"), weights("final.bias"))
@@ -241,7 +242,7 @@ def with_positions(
     *,
     stored: bool = False,
 ) -> Array:
-    """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
+    """Token vectors, [token, width], with position vectors added as the embedding says; unchanged where it adds none.
 
     positions: the row of each token in a table of positions, in which `padding` is that of padding.
     learned_rows: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table

@@ -13,7 +13,8 @@ from attncli.models.estimate import free_memory
 
 
 class TextTrace(NotebookResult):
-    """What a text gives in each layer of a model: iterate for one layer after the other, or take `weights` of all.
+    """A text's run through a model, done when needed: iterate for one layer's stages after the other, or take the
+    attention `weights` of all.
 
     Iterating runs the model and holds one layer at a time; iterating again runs it again. A notebook shows the page of
     all heads.
@@ -90,7 +91,7 @@ class TextTrace(NotebookResult):
         return self._weights
 
     def _all_weights(self) -> Array:
-        """The weights of all layers in one array, computed anew. Raises as `weights`."""
+        """The attention weights of all layers, [layer, head, query, key], computed anew. Raises as `weights`."""
         refusal = UnsupportedError(
             "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
         )

@@ -362,7 +362,7 @@ class TransformersStore:
         return self._read
 
     def _refuse(self, *arguments: object) -> NoReturn:
-        """Raise UnsupportedError, whatever weights are asked for."""
+        """Stands for the methods that give weights: always raises UnsupportedError."""
         raise UnsupportedError(
             "models of the family {family} run through transformers, which keeps their weights to itself",
             family=repr(self.family),
@@ -372,7 +372,8 @@ class TransformersStore:
 
 
 class ForeignModel(Model, frozen=True, eq=False):
-    """A `Model` that transformers runs. Other masks, scales and soft caps in its Spec act on every layer as asked.
+    """A `Model` that transformers runs, with attention computed by attn. Changes to the mask, scale or soft cap in its
+    Spec take effect in every layer.
 
     layers: the modules that are its layers. attending: those that attend.
     """
@@ -393,7 +394,7 @@ class ForeignModel(Model, frozen=True, eq=False):
     def _run_text(
         self, tokens: list[Token], layers: Sequence[int], heads: Selection, backend: Backend, context: Context
     ) -> Iterator[LayerTrace]:
-        """As of `Model`, without `past`; the whole model runs, whatever layers are asked for."""
+        """Run the whole model and yield the traces of these layers, as `Model._run_text`; without `past`."""
         if context.past is not None:
             raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
         layer_numbers = self.spec.attending(layers)  # of the others there is no trace
@@ -417,7 +418,7 @@ class ForeignModel(Model, frozen=True, eq=False):
             yield self.only(trace, heads)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """As `Model.decoder`."""
+        """The decoder as a Model that cross-attends to what the encoder makes of `source`, as `Model.decoder`."""
         if self.spec.decoder is None:
             return super().decoder(source)
         tokens = self.encode(source)

@@ -460,8 +460,8 @@ def _run_side(
 
 
 def _reset_dynamic_rotary(hf_model: Any) -> None:
-    """Give dynamic rotary embeddings their first frequencies back, which the library stretches to the longest text so
-    far: what a text gives must not depend on those before."""
+    """Set dynamic rotary embeddings (NTK) back to their first frequencies; transformers keeps those of the longest text
+    so far, which would change later texts."""
     for module in hf_model.modules():
         trained = getattr(module, "original_max_seq_len", None)
         if trained is not None:

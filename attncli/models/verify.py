@@ -58,7 +58,8 @@ def reference(
     everywhere: Sequence[int] | None = None,
     states: Floats | None = None,
 ) -> tuple[ReferenceSide, ...]:
-    """What transformers makes of these tokens: in the model, or in encoder and decoder where there is a `target`.
+    """transformers' hidden states and weights for these token ids: one side, or encoder and decoder where there is a
+    `target`.
 
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
     transformers, InputError where transformers cannot load the folder. everywhere: positions of the global tokens of a
@@ -132,7 +133,7 @@ def sides(
 
 
 def decoder_over_states(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
-    """What transformers' decoder makes of these tokens as it reads what an encoder made, [token, width]."""
+    """transformers' decoder run on these token ids over given encoder output `states`, [token, width]."""
     torch = import_module("torch")
     encoder_states = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
     inputs = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (encoder_states,), "use_cache": False}
@@ -180,8 +181,8 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def _read_tensors(folder: Path) -> dict[str, Any]:
-    """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the
-    process. Pickled ones are read as runs read them."""
+    """Every tensor of a checkpoint, read by the safetensors library itself, from bytes in memory, not a mapped file;
+    pickled checkpoints as attn reads them."""
     checkpoint = Checkpoint.open(folder)
     if isinstance(checkpoint, TorchCheckpoint):
         backend = choose("torch", device="cpu", dtype="float32")
@@ -429,7 +430,8 @@ class Verification(Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """Our float32 distance over theirs; 0 where ours is 0, infinite where theirs alone is."""
+        """How many times larger attn's float32 error is than transformers'; 0 where attn's is 0, infinite where only
+        transformers' is."""
         if self.run_distance == 0:
             return 0.0
         return self.run_distance / self.reference_distance if self.reference_distance else float("inf")
@@ -517,7 +519,8 @@ def _ids(tokens: Sequence[Token]) -> list[int]:
 def _sides(
     model: Model, tokens: list[Token], target: list[Token] | None
 ) -> Iterator[Iterator[tuple[LayerTrace, Floats]]]:
-    """The layers of a model, or of its encoder and of its decoder on `target`, as `_traces_with_vectors` gives them."""
+    """For each side of a model (its encoder, then its decoder on `target`), an iterator over layers, as
+    `_traces_with_vectors` gives them."""
     yield _traces_with_vectors(model, tokens)
     if target is not None:
         yield _traces_with_vectors(model.decoder(tokens), target)

@@ -89,7 +89,8 @@ class WeightFile(Struct, frozen=True, eq=False):
 
 
 def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightFile:
-    """The weights in a .safetensors, .npz, .pt or .pth file; see `recognise`. Raises also as `read_tensors`."""
+    """The weights in a .safetensors, .npz, .pt or .pth file, in any layout that `recognise` knows. Raises also as
+    `read_tensors`."""
     file = tensor_file(path)
     return recognise(file.tensors(), file.metadata, str(path), request)
 
@@ -289,7 +290,8 @@ def _check_sizes(
 
 
 def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
-    """q, k and v one below the other; a bias that is missing beside others is 0. None without any."""
+    """q, k and v stacked along axis 0; a bias that is missing beside others counts as 0. None where all three are
+    missing. kind: "weight" or "bias"."""
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
         return None
@@ -310,7 +312,7 @@ def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _as_fused(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Projections as `c_attn` and `c_proj`, [in, out]."""
+    """Projections in the layout of GPT-2, `c_attn` and `c_proj`, [in, out], by tensor name."""
     weight, bias = _joined_qkv(weights, "weight"), _joined_qkv(weights, "bias")
     assert weight is not None
     tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}

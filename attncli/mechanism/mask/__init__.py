@@ -57,7 +57,8 @@ def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row:
 
 
 def shows_all(mask: Mask) -> bool:
-    """Whether the mask hides nothing, known without looking at any position."""
+    """True for a mask that is Everywhere or an unbounded window, which hide nothing; False for any other, even if it
+    hides nothing here."""
     return isinstance(mask, Everywhere) or mask == Window(None, None)
 
 

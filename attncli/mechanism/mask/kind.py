@@ -88,7 +88,8 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
     @property
     @abstractmethod
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        """What decides beside i and j: nothing, the number of keys, or the queries and keys themselves."""
+        """What decides visibility beside the positions i and j: nothing more ("positions"), the number of keys
+        ("length"), or queries and keys themselves ("vectors")."""
 
     def spec(self) -> str:
         """The mask's SPEC, as `read` takes it, such as "window:3"; for a mask that no SPEC can write, a name for
@@ -129,14 +130,15 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         return (self,)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask for queries [head, query, dim] and keys [kv, key, dim], where these decide; else the mask itself.
+        """The mask once queries [head, query, dim] and keys [kv, key, dim] are known, for kinds that depend on them;
+        other masks return themselves.
 
         scale, softcap: those of the scores, for masks that weights decide.
         """
         return self
 
     def check_size(self, queries: int, keys: int) -> None:
-        """Raise InputError if the mask lists positions and does not fit so many queries and keys."""
+        """Raise InputError where the mask is for a fixed number of queries or keys and these numbers differ."""
         for part in self.parts_of():
             if part is not self:
                 part.check_size(queries, keys)

@@ -50,8 +50,8 @@ def spec(config: Config) -> Spec:
 
 
 def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = None) -> StateSpace:
-    """Mamba 2 as configs of several families describe it. default_eps: of its norm, where the config is silent. inner:
-    the width of all heads; None for the model's, widened."""
+    """Mamba 2 from the config keys that several families share. default_eps: the norm's ε where the config does not set
+    it. inner: the width of all heads; None for the model's width times the config's expansion."""
     widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
     inner = widened if inner is None else inner
     heads = config.heads(inner, "mamba_n_heads", default=128)
@@ -147,7 +147,7 @@ def _scaled_state_space(config: Config) -> StateSpace:
 
 
 def _multipliers(config: Config, key: str, count: int) -> list[float]:
-    """The `count` multipliers of a key; 1 each where the config is silent."""
+    """The list of `count` multipliers under a key; 1 each where the config does not set it."""
     return [float(number) for number in config.list_of(key, kind=(int, float), count=count) or [1.0] * count]
 
 

@@ -222,7 +222,7 @@ def _side_config(config: Config, side: str) -> Config:
 
 
 def _settle_side(config: Config, side: Config) -> None:
-    """Check the keys of a side that nobody read; notes of them become the whole model's."""
+    """Check the keys of a side's config that no reader has used; its notes are added to the whole model's."""
     for note in settle(side, {}):
         config.note(note)
 

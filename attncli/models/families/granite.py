@@ -81,7 +81,7 @@ def granitemoehybrid(config: Config) -> Spec:
 
 
 def _shared_experts(config: Config) -> Mlp | Experts:
-    """The feed-forward part: a gated one, with experts beside it where there are any."""
+    """The feed-forward part: a gated one for every token, and experts added to it where the config has any."""
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     shared = Mlp(config.integer("shared_intermediate_size", default=1024), activation, gated=True)
     count = config.optional("num_local_experts", default=8, least=0)

@@ -88,7 +88,8 @@ def _layer_block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts
 
 
 def _experts(config: Config) -> Experts:
-    """The experts, which read their input times their share, beside one that serves every token."""
+    """The experts, whose input is multiplied by the router's weight before (not after) they run, and one more for every
+    token."""
     part = llama.gated_mlp(config, default=8192)
     count = config.integer("num_local_experts", default=16, most=2**16)
     per_token = config.integer("num_experts_per_tok", default=1, most=count)

@@ -49,8 +49,8 @@ MINIMAX_NAMES = replace(
 
 
 def minimax(config: Config) -> Spec:
-    """MiniMax-01: lightning attention, a linear attention whose heads fade by fixed numbers, in place of attention in
-    most layers; experts; and branches that are added to what a norm gives. Source: MiniMax, 2025.
+    """MiniMax-01: in most layers lightning attention (linear attention with a fixed decay for each head) in place of
+    softmax attention; experts; residuals that carry on the norm's result. Source: MiniMax, 2025.
 
     How much of the stream stays and how much a branch adds changes weights as they are read.
     """

@@ -115,7 +115,7 @@ def _state_space(config: Config, norm: Norm) -> StateSpace:
 
 
 def _experts(config: Config, activation: Activation) -> Experts:
-    """Experts without gates, scored one by one, beside a part that serves every token."""
+    """Experts without gates, with sigmoid scores, and one more for every token."""
     count = config.integer("n_routed_experts", "num_local_experts", default=8, most=2**16)
     groups = config.integer("n_group", default=1, most=count)
     return Experts(
