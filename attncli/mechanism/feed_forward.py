@@ -250,7 +250,7 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
             shares = (np.tanh(0.5 * logits) + 1.0) * 0.5
         case _:
             assert_never(spec.routing.score)
-    worth = _of_best_groups(spec, shares if correction is None else shares + correction)
+    worth = _scores_in_best_groups(spec, shares if correction is None else shares + correction)
     best = np.argsort(-worth, -1, kind="stable")[:, : spec.chosen]
     token_shares = np.zeros_like(shares)
     np.put_along_axis(token_shares, best, np.take_along_axis(shares, best, -1), -1)
@@ -259,7 +259,7 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
     return token_shares * spec.routing.factor
 
 
-def _of_best_groups(spec: Experts, worth: Floats) -> Floats:
+def _scores_in_best_groups(spec: Experts, worth: Floats) -> Floats:
     """The experts' scores, [token, expert], −∞ for those outside the best groups of experts."""
     routing = spec.routing
     if routing.groups == 1:

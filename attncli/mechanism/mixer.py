@@ -59,7 +59,7 @@ def mix(part: LayerPart, mixer: Mixer, x: Array, carry: Carry) -> Array:
             mixed = _run_selective_scan(part, mixer, x, carry)
         case StateSpace() | DeltaRule() | KimiDelta() | LinearAttention():
             recurrence = _recurrence(part, mixer, x, carry)
-            mixed = _gate(part, mixer, recurrence.output(backend, carry), recurrence.gate)
+            mixed = _norm_and_gate(part, mixer, recurrence.output(backend, carry), recurrence.gate)
         case _:
             assert_never(mixer)
     return part.linear("output", backend.cast(mixed, backend.dtype_of(x)))
@@ -178,7 +178,7 @@ def _recurrence(part: LayerPart, mixer: Recurrence, x: Array, carry: Carry) -> _
             assert_never(mixer)
 
 
-def _gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Array) -> Array:
+def _norm_and_gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Array) -> Array:
     """The output of a recurrence, [..., token, head, v_dim], normed and multiplied by its gate: [..., token, width]."""
     backend = part.backend
     match mixer:

@@ -219,28 +219,28 @@ class GgufCheckpoint(DerivedCheckpoint):
         width, heads = own("embedding_length"), own("attention.head_count")
         layers, self._ahead = own("block_count"), 0
         ahead = own("nextn_predict_layers")
-        if _sizes(layers, ahead) and ahead < layers:
+        if _are_sizes(layers, ahead) and ahead < layers:
             layers, self._ahead = layers - ahead, ahead
         if isinstance(heads, np.ndarray):
-            heads = self._alike("attention.head_count", heads)
+            heads = self._common_value("attention.head_count", heads)
         kv_heads = own("attention.head_count_kv")
         recurrent = own("attention.recurrent_layers")
         attending = None if not isinstance(recurrent, np.ndarray) else [not entry for entry in recurrent.tolist()]
         if isinstance(kv_heads, np.ndarray):
             attending = [bool(count) for count in kv_heads.tolist()]
-            kv_heads = self._alike("attention.head_count_kv", kv_heads[kv_heads > 0])
+            kv_heads = self._common_value("attention.head_count_kv", kv_heads[kv_heads > 0])
         inner = own("feed_forward_length")
         if isinstance(inner, np.ndarray):
-            inner = self._alike("feed_forward_length", inner)
+            inner = self._common_value("feed_forward_length", inner)
         expert_inner = own("expert_feed_forward_length")
         if isinstance(expert_inner, np.ndarray):
-            expert_inner = self._alike("expert_feed_forward_length", expert_inner)
+            expert_inner = self._common_value("expert_feed_forward_length", expert_inner)
         table, first = tensors.get("token_embd.weight"), "blk.0."
         dim = own("attention.key_length")
-        usual = width // heads if _sizes(width, heads) else None
+        usual = width // heads if _are_sizes(width, heads) else None
         rotated, whole = own("rope.dimension_count"), dim or usual
         # the half keeps the product with the width, which is rounded down, from falling below the whole number
-        share = (rotated + 0.5) / whole if _sizes(rotated, whole) and rotated < whole else 1.0
+        share = (rotated + 0.5) / whole if _are_sizes(rotated, whole) and rotated < whole else 1.0
         types = tensors.get("token_types.weight")
         eps, rms = own("attention.layer_norm_epsilon"), own("attention.layer_norm_rms_epsilon")
         base, positions = own("rope.freq_base") or 10000.0, own("context_length")
@@ -249,7 +249,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         shared_inner = own("expert_shared_feed_forward_length")
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
         parallel, two_norms = own("use_parallel_residual"), f"{first}attn_norm_2.weight" in tensors
-        grouped = _sizes(kv_heads, heads) and 1 < kv_heads < heads
+        grouped = _are_sizes(kv_heads, heads) and 1 < kv_heads < heads
         values = {
             "hidden_size": width, "n_embd": width, "dim": width,
             "num_hidden_layers": layers, "n_layer": layers, "n_layers": layers,
@@ -268,10 +268,10 @@ class GgufCheckpoint(DerivedCheckpoint):
             "rope_scaling": self._scaling(),
             "original_max_position_embeddings": own("rope.scaling.original_context_length"),
             "sliding_window": own("attention.sliding_window"),
-            **_windows(own("attention.sliding_window_pattern")),
-            **_attending(attending, CONVOLUTION if own("shortconv.l_cache") else LINEAR),
+            **_window_keys(own("attention.sliding_window_pattern")),
+            **_attention_keys(attending, CONVOLUTION if own("shortconv.l_cache") else LINEAR),
             "conv_L_cache": own("shortconv.l_cache"), "block_auto_adjust_ff_dim": False,
-            **self._recurrence(width),
+            **self._recurrence_keys(width),
             "clip_qkv": own("attention.clamp_kqv") or None,
             "new_decoder_architecture": two_norms or grouped, "num_ln_in_parallel_attn": 1 + two_norms,
             "multi_query": kv_heads == 1, "num_kv_heads": kv_heads, "ffn_hidden_size": inner,
@@ -304,9 +304,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         model_family = family(kind)
         more = model_family.gguf(self.metadata) if model_family is not None and model_family.gguf is not None else {}
         stated = {key: value for key, value in values.items() if value is not None} | dict(more)
-        return {key: _plain(value) for key, value in stated.items()}
+        return {key: _python_value(value) for key, value in stated.items()}
 
-    def _recurrence(self, width: object) -> dict[str, object]:
+    def _recurrence_keys(self, width: object) -> dict[str, object]:
         """The sizes of recurrent layers (Mamba, linear attention) as config values, under the keys of all families; {}
         without any. width: of the model."""
         own, tensors = self.metadata.own, self._tensors
@@ -315,12 +315,12 @@ class GgufCheckpoint(DerivedCheckpoint):
         if inner is None:
             return {}
         return {
-            "mamba_expand": inner // width if _sizes(inner, width) else None,
+            "mamba_expand": inner // width if _are_sizes(inner, width) else None,
             "mamba_d_conv": kernel, "linear_conv_kernel_dim": kernel,
             "mamba_d_state": state, "linear_key_head_dim": state,
             "mamba_n_groups": groups, "linear_num_key_heads": groups,
             "mamba_n_heads": steps, "mamba_dt_rank": steps, "linear_num_value_heads": steps,
-            "linear_value_head_dim": inner // steps if _sizes(inner, steps) else None,
+            "linear_value_head_dim": inner // steps if _are_sizes(inner, steps) else None,
             "mamba_conv_bias": any(name.endswith(".ssm_conv1d.bias") for name in tensors),
             "mamba_proj_bias": any(name.endswith(".ssm_in.bias") for name in tensors),
         }  # fmt: skip
@@ -355,11 +355,11 @@ class GgufCheckpoint(DerivedCheckpoint):
             "attention_factor": magnitude,
             "beta_fast": own("rope.scaling.yarn_beta_fast"),
             "beta_slow": own("rope.scaling.yarn_beta_slow"),
-            **self._magnitude(),
+            **self._mscale_keys(),
         }
         return scaling | {key: value for key, value in more.items() if value is not None}
 
-    def _magnitude(self) -> dict[str, object]:
+    def _mscale_keys(self) -> dict[str, object]:
         """YaRN's `mscale` and `mscale_all_dim` as config values, both from the file's one number; {} where it has
         none."""
         stated = self.metadata.own("rope.scaling.yarn_log_multiplier")
@@ -376,7 +376,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         numbers: list[float] = recipe.rows(0, tensor.shape[0]).reshape(-1).tolist()
         return numbers
 
-    def _alike(self, key: str, values: Array) -> object:
+    def _common_value(self, key: str, values: Array) -> object:
         """The one value that all layers have for a metadata key. Raises UnsupportedError where they differ."""
         different = sorted(set(values.tolist()))
         if len(different) != 1:
@@ -431,7 +431,7 @@ SAME = {"num_experts": "num_local_experts"}
 """Another spelling by which a family may read a setting."""
 
 
-def _windows(pattern: object) -> dict[str, object]:
+def _window_keys(pattern: object) -> dict[str, object]:
     """The config values that say which layers have a window: a list of booleans becomes `layer_types`, a number
     `sliding_window_pattern` (every so many)."""
     if isinstance(pattern, np.ndarray):
@@ -439,7 +439,7 @@ def _windows(pattern: object) -> dict[str, object]:
     return {"sliding_window_pattern": pattern}
 
 
-def _attending(layers: list[bool] | None, mixing: str) -> dict[str, object]:
+def _attention_keys(layers: list[bool] | None, mixing: str) -> dict[str, object]:
     """The config values that say which layers attend, under every key that families use; {} for None. mixing: the type
     of layers that do not attend."""
     if layers is None:
@@ -448,12 +448,12 @@ def _attending(layers: list[bool] | None, mixing: str) -> dict[str, object]:
     return {"layer_types": kinds, "attn_layer_indices": [place for place, attends in enumerate(layers) if attends]}
 
 
-def _sizes(*values: object) -> bool:
+def _are_sizes(*values: object) -> bool:
     """Whether all of these are whole numbers above 0."""
     return all(type(value) is int and value > 0 for value in values)
 
 
-def _plain(value: object) -> object:
+def _python_value(value: object) -> object:
     """A number or array of NumPy as Python's own number or list; all else as it is."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
