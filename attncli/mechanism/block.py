@@ -115,7 +115,8 @@ def run_block(
 def mix_heads(
     attention: LayerAttention, x: Array, memory: Array | None, context: Context, layer: int
 ) -> tuple[dict[str, Array], Array]:
-    """An attention as far as its heads' mixed values: its stages, and which rows are empty, [..., head, query].
+    """Run an attention up to its heads' mixed values, before the output projection; returns its stages by name, and
+    which rows see no key, booleans [..., head, query].
 
     x: what enters it, [..., token, width]; memory: the vectors that it reads in place of those, None for none.
     Raises UnsupportedError for hash attention over rows, batches, kept keys or a link that is cut.

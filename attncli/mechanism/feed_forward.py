@@ -236,7 +236,8 @@ Floats = np.ndarray[Any, Any]
 
 
 def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Floats:
-    """The share of each expert in each token, [token, expert], 0 for those that are not chosen.
+    """The weight of each expert in each token's sum, [token, expert], 0 for experts not chosen. logits: the router's,
+    [token, expert].
 
     logits: what the router gives, [token, expert]. correction: what is added to the shares where the best are sought,
     [expert]; None for nothing. Of equals the first are chosen.

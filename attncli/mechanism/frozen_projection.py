@@ -201,7 +201,7 @@ def freeze(projection: HeadProjection, x: Array, context: Context, *, memory: bo
         add_vector(None if added is None or not norm.norm.affine else added[rows])
 
     def norm_by_head() -> None:
-        """Add the steps of a norm over one head's entries."""
+        """Add the steps of a norm over one head's entries (query-key norm): centre, divide, multiply."""
         assert norm is not None
         if norm.norm.kind == "layer":
             add_step(Centre())

@@ -198,7 +198,8 @@ def _norm_and_gate(part: LayerPart, mixer: Recurrence, output: Array, gate: Arra
 
 
 def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _Recurrence:
-    """Mamba 2: k, v and q by other names, B, Δx and C."""
+    """The inputs of Mamba 2's recurrence for the vectors x, [..., token, width]: B, Δx and C of the paper are k, v and
+    q."""
     backend, inner, group = part.backend, spec.heads * spec.head_dim, spec.groups * spec.state
     whole = _wide_linear(part, "input", x)
     if spec.factors is not None:
@@ -236,7 +237,8 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
 
 
 def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Recurrence:
-    """The gated delta rule: keys and queries of length 1."""
+    """The inputs of the recurrence of the gated delta rule for the vectors x, [..., token, width]; keys have length 1,
+    queries 1/√key_dim."""
     backend, keys, group = part.backend, spec.key_heads * spec.key_dim, spec.heads // spec.key_heads
     q, k, v, gate, strength, time = (
         _wide_linear(part, name, x) for name in ("q", "k", "v", "gate", "strength", "time")
@@ -251,7 +253,8 @@ def _delta_rule(part: LayerPart, spec: DeltaRule, x: Array, carry: Carry) -> _Re
 
 
 def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Recurrence:
-    """The gated delta rule with a rate for each entry of a key."""
+    """The inputs of the recurrence of Kimi's gated delta rule, which has a decay rate for each entry of a key, for the
+    vectors x, [..., token, width]."""
     backend = part.backend
     mixed = [_convolve(part, _wide_linear(part, name, x), spec.activation, carry, f"{name}_conv") for name in "qkv"]
     q, k, v = (_by_head(array, spec.heads) for array in mixed)
@@ -264,7 +267,8 @@ def _kimi_delta(part: LayerPart, spec: KimiDelta, x: Array, carry: Carry) -> _Re
 
 
 def _linear_attention(part: LayerPart, spec: LinearAttention, x: Array, carry: Carry) -> _Recurrence:
-    """Lightning attention: states that fade by fixed numbers; it has no convolution to carry on."""
+    """The inputs of lightning attention's recurrence, whose states decay by fixed numbers, for the vectors x, [...,
+    token, width]. carry: unused, as there is no convolution."""
     del carry
     backend = part.backend
     active = (activate(backend, spec.activation, _wide_linear(part, name, x)) for name in "qkv")

@@ -95,7 +95,7 @@ def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredS
     """The sizes of one side of a checkpoint, from its headers alone."""
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
-        """The bytes in the file of all tensors that these bindings use."""
+        """How many bytes of the file these bindings' tensors take."""
         return sum(tensors[name].bytes for bound in bindings for name in bound.tensors)
 
     layers = [bytes_of(layer) for layer in binding.layers]

@@ -402,7 +402,7 @@ NEVER_NEEDED = ("*inv_freq", "*position_ids", "*token_type_ids", "*num_batches_t
 
 
 class StoredTensor(Protocol):
-    """What binding needs to know of a stored tensor."""
+    """The attributes of a tensor in a file that matching tensors to roles uses."""
 
     @property
     def dtype(self) -> str:

@@ -595,7 +595,8 @@ def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: 
 
 
 def _by_role(parts: list[Array], kind: str) -> dict[str, Array]:
-    """Three arrays as those of queries, keys and values, by canonical name. kind: "weight" or "bias"."""
+    """Three arrays, of queries, keys and values in this order, by canonical name such as "q.weight". kind: "weight" or
+    "bias"."""
     return {f"{role}.{kind}": np.ascontiguousarray(part) for role, part in zip("qkv", parts, strict=True)}
 
 

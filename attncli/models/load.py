@@ -165,7 +165,7 @@ class CheckpointStore:
         return self.checkpoint.bytes_read
 
     def _read_once(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
-        """A tensor that belongs to no single layer: read once and held."""
+        """A tensor outside the layers or shared by all, read once and kept. name: the role."""
         if (name, backend.dtype) not in self._outer_arrays:
             arrays = self._read_roles(backend, bound)
             self._outer_arrays |= {(role, backend.dtype): array for role, array in arrays.items()}

@@ -72,7 +72,7 @@ class TextTrace(NotebookResult):
 
     @property
     def keeps_weights(self) -> bool:
-        """Whether weights are among what is kept."""
+        """Whether the attention weights are kept when the trace is iterated over."""
         return "weights" in self._keep
 
     @property

@@ -310,7 +310,7 @@ def _mixer(hf_model: Any, passage: Passage) -> str:
 
 
 def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
-    """The attention of a layer as one call of the short run shows it."""
+    """The Attention of a layer, inferred from one recorded call of the test run."""
     bias = None if call.bias is None else backend.numpy(call.bias)
     q, v, rotating = backend.numpy(call.q), backend.numpy(call.v), call.rotating and call.nth == 0
     return Attention(

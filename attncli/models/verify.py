@@ -527,8 +527,8 @@ def _sides(
 
 
 def _traces_with_vectors(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Floats]]:
-    """Each layer's trace with the vectors that leave it, the last layer's after the final norm; none of that where
-    transformers runs the model, whose norm is its own."""
+    """Each layer's trace with the vectors that leave it, [token, width]; the last layer's after the final norm, or [0,
+    width] where transformers runs the model."""
     last = len(model.spec.blocks) - 1
     if not model.own_layers:
         for trace in model.trace(tokens, keep=("weights",)):
@@ -562,7 +562,7 @@ def _with_reference(
 
 
 def _layer_distance(side: SideName, trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> LayerDistance:
-    """How far a layer's numbers are from the reference's."""
+    """The largest differences of a layer's weights and vectors from transformers', in float64."""
     pairs = list(_with_reference(trace, hidden, reference_side))
     gaps = [np.abs(a - b) for a, b in pairs]
     relative = max(

@@ -131,7 +131,8 @@ def recognise(
 
 
 def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
-    """The scale that `attn weights convert` noted down for weights whose class has its own."""
+    """The scale of q·k that the file's metadata state, as `attn weights convert` writes it for classes that do not use
+    1/√d_k; None for 1/√d_k."""
     spelling = metadata.get(SCALE, "sqrt-dk")
     if spelling not in ("sqrt-dk", "sqrt-dmodel"):
         what = message("the file's metadata give the scale {spelling}", spelling=repr(spelling[:40]))

@@ -128,7 +128,7 @@ class WhileReading(Mask, frozen=True):
         raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From key 0 to the query's own, with gaps."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
         return before(i)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:

@@ -48,11 +48,11 @@ class Eviction(Mask, frozen=True):
         raise unbound_error(self)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From key 0 to the query's own, with gaps."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
         return before(i)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens: at most `budget` keys up to each query's own."""
+        """How many (query, key) pairs are visible among n tokens: at most `budget` keys up to each query's own."""
         return cached_pairs(self.budget, n)
 
     def check_size(self, queries: int, keys: int) -> None:
@@ -248,7 +248,7 @@ class Forgotten(DerivedMask, frozen=True, eq=False):
         return (pairs.j <= pairs.row) & (pairs.row <= last[:, None, :])
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From key 0 to the query's own, with gaps."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
         return before(i)
 
     def of_heads(self, heads: slice) -> Mask:

@@ -188,11 +188,11 @@ class Everywhere(Mask, frozen=True):
         return pairs.all
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """All keys, without gaps."""
+        """Bounds of the keys that each query sees: all keys, every one visible."""
         return everywhere(i, keys, whole=True)
 
     def pairs(self, n: int) -> int | None:
-        """All n² pairs of n tokens."""
+        """How many (query, key) pairs are visible among n tokens: all n²."""
         return n * n
 
 
@@ -212,11 +212,11 @@ class Causal(Mask, frozen=True):
         return pairs.j <= pairs.i
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From key 0 to the query's own, without gaps."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; all in between are visible."""
         return Reach(np.zeros_like(i), i + 1, True)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens on the diagonal and below it."""
+        """How many (query, key) pairs are visible among n tokens: the diagonal and all below it."""
         return triangle(n)
 
 
@@ -307,12 +307,13 @@ class Window(Mask, frozen=True):
         return near if self.right is None else near & (pairs.j <= pairs.i + self.right)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From `left` keys before the query to `right` after it, without gaps."""
+        """Bounds of the keys that each query sees: from `left` keys before the query to `right` after it; all in
+        between are visible."""
         low = np.zeros_like(i) if self.left is None else i - self.left
         return Reach(low, np.full_like(i, keys) if self.right is None else i + self.right + 1, True)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens in the band about the diagonal."""
+        """How many (query, key) pairs are visible among n tokens: the band about the diagonal."""
         return band(n, self.left, self.right)
 
 
@@ -340,11 +341,13 @@ class Dilated(Mask, frozen=True):
         return (j <= i) & (j > i - self.size) & ((i - j) % self.step == 0)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """The `size` keys up to the query's own, with gaps."""
+        """Bounds of the keys that each query sees: the `size` keys up to the query's own; not all in between are
+        visible."""
         return Reach(i - self.size + 1, i + 1, False)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens at the distances 0, step, 2·step, … below `size`."""
+        """How many (query, key) pairs are visible among n tokens: those at the distances 0, step, 2·step, … below
+        `size`."""
         steps = min(self.size - 1, n - 1)
         return n + _floors(steps, self.step) + max(n - 1 - steps, 0) * (steps // self.step)
 
@@ -421,7 +424,8 @@ class AllOf(Combination, frozen=True):
         return Reach(reduce(np.maximum, lows), reduce(np.minimum, highs), all(wholes))
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens for causal within a window; None for any other intersection."""
+        """How many (query, key) pairs are visible among n tokens, for causal within a window; None for any other
+        intersection."""
         match self.parts:
             case (Causal(), Window(left=left)) | (Window(left=left), Causal()):
                 return band(n, left, 0)
@@ -448,7 +452,8 @@ class AnyOf(Combination, frozen=True):
         return reduce(or_, (part.sees(pairs) for part in self.parts))
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From the first key within the reach of any part to the last, with gaps."""
+        """Bounds of the keys that each query sees: from the first key within the reach of any part to the last; not all
+        in between are visible."""
         lows, highs, _ = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
         return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
 

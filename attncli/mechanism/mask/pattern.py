@@ -87,11 +87,13 @@ class Prefix(Mask, frozen=True):
         return (pairs.j < self.length) | (pairs.j <= pairs.i)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From key 0 to the query's own or the end of the prefix, without gaps."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own or the end of the prefix; all in
+        between are visible."""
         return Reach(np.zeros_like(i), np.maximum(i + 1, self.length), True)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens: all within the prefix, and those of causal rows after it."""
+        """How many (query, key) pairs are visible among n tokens: all within the prefix, and those of causal rows after
+        it."""
         first = min(self.length, n)
         return first * first + triangle(n) - triangle(first)
 
@@ -118,11 +120,12 @@ class Chunk(Mask, frozen=True):
         return (pairs.j <= pairs.i) & (pairs.j // self.size == pairs.i // self.size)
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From the start of the query's chunk to its own key, without gaps."""
+        """Bounds of the keys that each query sees: from the start of the query's chunk to its own key; all in between
+        are visible."""
         return Reach(i // self.size * self.size, i + 1, True)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens: the triangles of whole chunks and of the rest."""
+        """How many (query, key) pairs are visible among n tokens: the triangles of whole chunks and of the rest."""
         whole, rest = divmod(n, self.size)
         return whole * triangle(self.size) + triangle(rest)
 
@@ -149,12 +152,12 @@ class Blocks(Mask, frozen=True):
         return pairs.j // self.size == pairs.i // self.size
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """The query's own block, without gaps."""
+        """Bounds of the keys that each query sees: the query's own block; all in between are visible."""
         first = i // self.size * self.size
         return Reach(first, first + self.size, True)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens: the squares of whole blocks and of the rest."""
+        """How many (query, key) pairs are visible among n tokens: the squares of whole blocks and of the rest."""
         whole, rest = divmod(n, self.size)
         return whole * self.size * self.size + rest * rest
 
@@ -218,11 +221,11 @@ class Padding(Mask, frozen=True):
         return (pairs.j < pairs.keys - self.count) & pairs.all
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """All keys before the padding, without gaps."""
+        """Bounds of the keys that each query sees: all keys before the padding; all in between are visible."""
         return everywhere(i, keys - self.count, whole=True)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n queries and the keys before the padding."""
+        """How many (query, key) pairs are visible among n tokens: every query with the keys before the padding."""
         return n * max(n - self.count, 0)
 
 
@@ -264,11 +267,11 @@ class Streaming(Mask, frozen=True):
         return (j <= i) & ((j < self.sinks) | (i - j < self.recent))
 
     def reach(self, i: Ints, keys: int) -> Reach:
-        """From key 0 to the query's own, with gaps."""
+        """Bounds of the keys that each query sees: from key 0 to the query's own; not all in between are visible."""
         return Reach(np.zeros_like(i), i + 1, False)
 
     def pairs(self, n: int) -> int | None:
-        """Pairs of n tokens: at most sinks + recent keys for each query."""
+        """How many (query, key) pairs are visible among n tokens: at most sinks + recent keys for each query."""
         # the first keys and the last ones overlap until there are more than both
         return band(n, self.sinks + self.recent - 1, 0)
 
@@ -348,7 +351,7 @@ class BigBird(Mask, frozen=True):
         return everywhere(i, keys, whole=keys <= self._dense_length)
 
     def pairs(self, n: int) -> int | None:
-        """All n² pairs of a short text; None for a longer one."""
+        """How many (query, key) pairs are visible among n tokens: all n² in a short text; None for a longer one."""
         return n * n if n <= self._dense_length else None
 
 
@@ -426,7 +429,8 @@ class Hashed(Mask, frozen=True):
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The buckets that q and k fall into. Leading axes are not supported: buckets belong to one text."""
+        """The mask by the hash buckets of queries [head, query, dim] and keys [kv, key, dim] of one text, without batch
+        axes."""
         group_size = q.shape[0] // k.shape[0]
         keys = backend.repeat(k, group_size, 0) if group_size > 1 else k
         rotations = backend.keep(directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets))

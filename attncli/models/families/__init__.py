@@ -144,7 +144,7 @@ def family(model_type: str) -> Family | None:
 
     @wraps(declared.spec)
     def spec(config: Config) -> Spec:
-        """The Spec of a config, called by this model type."""
+        """The Spec of a config by its family's reader, with `family` set to this model type."""
         whole = declared.spec(config)
         decoder = None if whole.decoder is None else replace(whole.decoder, family=model_type)
         return replace(whole, family=model_type, decoder=decoder)

@@ -114,7 +114,7 @@ def roberta(config: Config) -> Spec:
 
 
 def after_padding(base: Spec, padding: int) -> Spec:
-    """The Spec with positions that start in the row of the position table after that of the padding id."""
+    """The Spec with position ids that start at padding id + 1, as RoBERTa's."""
     embedding = replace(base.embedding, position_offset=padding + 1, padding=padding)
     return replace(base, embedding=embedding, max_positions=(base.max_positions or 0) - padding - 1)
 

@@ -211,7 +211,8 @@ def t5gemma(config: Config) -> Spec:
 
 
 def _side_config(config: Config, side: str) -> Config:
-    """The config of "encoder" or "decoder" within the whole model's. Raises InputError if there is none."""
+    """The config of one side, "encoder" or "decoder", nested in the whole model's config. Raises InputError if there is
+    none."""
     side_config = config.section(side)
     if side_config is None:
         raise InputError(
