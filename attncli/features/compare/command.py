@@ -259,6 +259,7 @@ def compare(
     worst: list[float] = []
 
     def regions_in(document: RunDocument, text: Text) -> list[Region]:
+        """The regions (named sets of tokens) that the options name in the text of one side."""
         from attncli.documents.header import tokens_of
 
         return request.regions_of(environment, regions, text, tokens_of(document.tokens))

@@ -85,7 +85,7 @@ class AcrossHeads:
     def add_parts(
         self, document: HeadsDocument, model: Model, layers: Sequence[int], heads: Selection
     ) -> HeadsDocument:
-        """The document with a part for each analysis of `--across` that was named at the start."""
+        """The document with a part for each analysis of `--across` that `names` holds."""
         if "rollout" in self._names:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
             document = replace(document, rollout=rollout)
@@ -548,8 +548,8 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
 
 
 def _directions(model: Model, head: HeadMatrices, table: Floats, unembedding: Floats) -> HeadDirections:
-    """One head's strongest directions. table, unembedding: the vectors that tell what is read and what is written,
-    [token, width]."""
+    """One head's strongest singular directions, each end told by its nearest tokens. table, unembedding: the tokens'
+    vectors to compare with, where something is read and where it is written, [token, width]."""
     rows = []
     for circuit, (into, out_of), tables in (
         ("ov", (head.w_v, head.w_o), (table, unembedding)),

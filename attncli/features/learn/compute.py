@@ -490,7 +490,7 @@ def _example_part(task: Task, test: Batch) -> Example:
 
 
 def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
-    """Each head of the model that was learned: how it scores at each moment that was kept."""
+    """The scores of each head of the trained model at each moment that was kept, beside those of even attention."""
     moments, count = lesson.moments, lesson.test.ids.shape[-1]
     backend = numpy_backend("float32")
     i, j = backend.arange(0, count)[:, None], backend.arange(0, count)[None, :]

@@ -81,7 +81,8 @@ def mask(
 
 
 def positions_of(masks: Sequence[Mask]) -> int:
-    """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
+    """The number of keys of the mask files among the masks, else `POSITIONS`. Raises InputError for files of different
+    sizes."""
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
     if len(sizes) > 1:
         sizes_text = listing((f"{Path(name).name} {size}" for size, name in sizes.items()), " and ")

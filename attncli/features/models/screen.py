@@ -390,7 +390,7 @@ def _latent(latent: LatentPart) -> str:
 
 
 def _mixer(mixer: MixerPart) -> list[Message]:
-    """What mixes tokens without weights, and its sizes, in words."""
+    """A layer's recurrence or convolution, which mixes tokens without attention weights, and its sizes, in words."""
     factors: list[Message] = []
     match mixer:
         case ShortConvolutionPart():

@@ -250,7 +250,8 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
 
 
 def implicit_part(document: RunDocument, view: View) -> Lines:
-    """The implicit weights of the recurrences: of the first layer and head, or of each in a full view."""
+    """The implicit weights of the recurrences (A in O = A·V): of the first layer and head, or of each in a full
+    view."""
     if document.implicit is UNSET:
         return remark("implicit weights need --show implicit", view)
     heads = [(layer, head) for layer in document.implicit for head in layer.heads]

@@ -210,7 +210,7 @@ def _head_values(document: SeriesDocument, place: int, metric: str) -> list[floa
 
 
 def _mean_sentences(document: SeriesDocument) -> list[Message]:
-    """How the means of all heads go, where nothing else was measured."""
+    """Sentences on how the mean of each metric over all heads changes from the first checkpoint to the last."""
     first, last = document.checkpoints[0], document.checkpoints[-1]
     ends = [(metric, summary(first, metric), summary(last, metric)) for metric in document.metrics]
     return [
