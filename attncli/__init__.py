@@ -88,6 +88,8 @@ _MODULES = {"metrics": "attncli.metrics", "topics": "attncli.topics"}
 if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
 
     def __getattr__(name: str) -> Any:
+        """A public name or module of the package, imported when it is first used. Raises AttributeError for any other
+        name."""
         from importlib import import_module
 
         if name in _MODULES:

@@ -214,6 +214,7 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
     sides = Sides(text.tokens, text.tokens)
 
     def head_records() -> Iterator[HeadRecord]:
+        """Run the layers of the text and yield a record of each head."""
         for trace in text.run(("masked", "weights")):
             yield from _heads(backend_of(trace.stages["weights"]), trace.stages, trace.layer, None, sides)
 

@@ -202,7 +202,8 @@ def _script(shell: str) -> str:
 
 
 def set_up(args: list[str], lang: str) -> str:
-    """Show or install what makes a shell ask for completions, and return what there is to say.
+    """Carry out `--show-completion` or `--install-completion`: returns the shell's completion script, or installs it
+    and returns a message that says where.
 
     args: `--show-completion` or `--install-completion`, and the shell, where it is not the one that runs.
     Raises UsageError for a shell that is not known, AttnError where its files cannot be written.

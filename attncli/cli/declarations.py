@@ -309,7 +309,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class AttentionOptions:
-    """What happens between queries and keys."""
+    """Options of how queries attend to keys, such as mask, positions and scale."""
 
     mask: Annotated[list[str] | None, MASK] = None
     scale: Annotated[str | None, SCALE] = None

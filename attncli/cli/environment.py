@@ -284,7 +284,7 @@ def _terminal_size() -> tuple[int | None, int | None]:
 
 
 class ClosedOutput(RawIOBase):
-    """A standard output that is not there: what is written to it fails as it should."""
+    """Stands in for a standard output that the caller has closed: every write raises OSError."""
 
     def write(self, data: Any) -> int:
         del data

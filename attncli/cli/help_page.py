@@ -132,7 +132,7 @@ def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
 
 
 def _write_subcommands(command: Any, ctx: Any, page: _Page) -> None:
-    """Write the sections of the commands that a group stands for."""
+    """Add the sections that list the subcommands of a command group to its help page."""
     groups: dict[str, list[Row]] = {}
     for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
         title, about = command.help_entry(ctx, name)

@@ -137,7 +137,7 @@ def _start_bar(environment: Environment, label: str, start_time: float) -> Progr
 
 
 def foretell_waiting(environment: Environment, file: Path | None) -> None:
-    """Say that texts come from a pipe that nobody may be writing to: opening it waits for that."""
+    """Note that the command waits for texts from a named pipe, where the file is one; nothing for any other file."""
     from attncli.inputs.files import opening_waits
 
     if file is not None and opening_waits(file):
@@ -147,7 +147,7 @@ def foretell_waiting(environment: Environment, file: Path | None) -> None:
 
 
 def foretell_text(environment: Environment, characters: int) -> None:
-    """Say at once that a long text is long; how many tokens it has is not known yet."""
+    """Note at once that a text is long, before it is cut into tokens; nothing for a short one."""
     if characters >= LONG_TEXT:
         environment.note(
             message("{characters:,} characters of text; they are cut into tokens first", characters=characters)

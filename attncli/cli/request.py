@@ -202,7 +202,7 @@ def one_text(environment: Environment, options: TextOptions) -> Text:
 
 @contextmanager
 def errors_located_in(text: Text) -> Iterator[None]:
-    """Errors of the block that name no place get the line or file that the text came from."""
+    """Context manager in which errors that name no place get the line or file that the text came from."""
     try:
         yield
     except AttnError as error:

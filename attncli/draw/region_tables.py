@@ -27,7 +27,8 @@ FIRST_HEADS = 3
 
 
 class WithRegions(Protocol):
-    """A document that may hold regions of its text, and what goes to each."""
+    """A document that may hold regions (named sets of tokens) of its text, and the shares of attention that they
+    get."""
 
     @property
     def tokens(self) -> list[TokenRow]:

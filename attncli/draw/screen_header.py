@@ -78,7 +78,8 @@ SHORT = 5
 
 
 def header(document: AboutText, view: View) -> Lines:
-    """The text, which weights ran and whether they are learned, the conventions, the sizes, and any warnings."""
+    """The lines above a screen: the text, which weights ran and whether they are learned, the conventions, the sizes,
+    and any warnings."""
     is_merged = document.pieces is not UNSET
     count = count_phrase(len(document.tokens), "word" if is_merged else "token")
     return header_lines(title(document, view), document, view, counts=(count,), words=_merge_notes(document))

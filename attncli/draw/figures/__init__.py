@@ -233,7 +233,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
 
 
 def _row_and_column_words(document: AboutHeads) -> tuple[list[str], list[str]]:
-    """The words of the rows and of the columns."""
+    """The words at the rows (queries) and the columns (keys) of the document's attention maps."""
     match document:
         case TensorsDocument():
             return [*map(str, range(document.queries))], [*map(str, range(document.keys))]
