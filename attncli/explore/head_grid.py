@@ -62,7 +62,8 @@ ROOMY = 4
 
 
 def head_values(state: State, loaded_run: LoadedRun) -> dict[Pair, float | None]:
-    """The number of each head that colours it."""
+    """The number that colours each head in the grid, by (layer, head): its strongest link with the chosen word, or a
+    metric, as `state.measure` says; None where it is not known."""
     if state.measure == "word":
         strongest_links = loaded_run.strongest(state.word, is_turned=state.is_turned)
         return {place: strongest_links.get(place) for place in loaded_run.heads}
@@ -261,7 +262,8 @@ def _window_around(position: int, many: int, room: int) -> range:
 
 
 def fractions(weights: NDArray, state: State) -> NDArray:
-    """Weights as fractions of the colours, by the chosen scale; a difference of two heads by its own."""
+    """Weights scaled to the colour range by the chosen colour scale, 0 to 1; a difference of two heads by a signed
+    scale."""
     if state.compared_head is not None:
         return normalise(weights, "signed")
     if state.scale == "rest":

@@ -312,7 +312,7 @@ class LoadedRun:
         return values
 
     def column(self, place: Pair, key: int) -> Floats | None:
-        """What each query gives one key, [query]; queries that do not see it are NaN."""
+        """The weight that each query gives one key, float32 [query]; NaN for queries that do not see it."""
         head = self.heads.get(place)
         if place in self._weights_by_head or head is None or not isinstance(head.recipe, QueryKeyRecipe):
             matrix = self.weights(place)
@@ -331,7 +331,8 @@ class LoadedRun:
         return values
 
     def strongest(self, word: int, *, is_turned: bool) -> dict[Pair, float]:
-        """The strongest link from a word, or turned to it, of every head; uninformative links are left out."""
+        """By (layer, head), the largest weight from a word (is_turned: to it) in each head; uninformative links, such
+        as those to special tokens, are left out."""
         request = (word, is_turned, len(self.heads))
         if self._strongest is None or self._strongest[0] != request:
             out = self.uninformative_links(word, is_turned=is_turned)

@@ -193,7 +193,8 @@ Spots: TypeAlias = Callable[[int, int], "Spot | None"]
 
 @dataclass(frozen=True)
 class Pane:
-    """Lines, and what lies at column x of line y. width: cells of every line, None where they differ."""
+    """Styled lines, and a function that tells which item lies at column x of line y. width: cells of every line, None
+    where they differ."""
 
     rows: tuple[Line, ...] = ()
     spots: Spots = lambda x, y: None
@@ -207,8 +208,8 @@ class Pane:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """What a panel draws: what is looked at, in which run, for whom; and its room: so many cells wide, lines high. The
-    view is as wide as the room."""
+    """What a pane is drawn from: the state, the run, the view (language, colour, width), and the pane's size: width in
+    cells, height in lines. The view has the pane's width."""
 
     state: State
     loaded_run: LoadedRun
@@ -322,7 +323,8 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
 
 @dataclass(frozen=True, eq=False)
 class HeadEffects:
-    """What taking heads away changed. place, query, key: the head, the word and the link asked about.
+    """What removing heads changed. place, query, key: the (layer, head), the word and
+    the link asked about.
 
     head: that head taken away; cut_document: the link cut in it; every: each head taken away, None where that was
     not asked.

@@ -20,7 +20,8 @@ Focus = Literal["heads", "words"]
 
 @dataclass(frozen=True)
 class State:
-    """What is looked at. query, key: positions of the words; the weight between them is the chosen one.
+    """What the explorer shows. layer, head: the chosen head; query, key: the positions of the chosen words, whose
+    weight is the chosen one. sight: which pane is shown; focus: whether arrows move the head or the words.
 
     is_turned: whether the sentence tells who looks at the chosen word. measure: what colours the heads: "word" for the
     strongest link of the chosen word, or the name of a metric. subtracted_head: the one that is subtracted. near:
@@ -54,7 +55,7 @@ class State:
         return self.subtracted_head if self.sight == "difference" else None
 
     def sees(self, sight: SightName) -> State:
-        """The state that shows the same head and words in another sight, from its beginning."""
+        """The state with another pane (sight) shown for the same head and words, scrolled to its beginning."""
         return self if sight == self.sight else replace(self, sight=sight, row=0, top=0, step=0)
 
 
@@ -92,7 +93,7 @@ def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
 
 
 def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
-    """The state so many layers and heads on, in the order of those there are; stops at the ends."""
+    """The state moved by `layers` layers and `heads` heads among those there are, stopping at the ends."""
     if not extent.heads:
         return state
     state = at_head(state, extent, state.layer, state.head)
@@ -114,7 +115,7 @@ def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
 
 
 def by_word(state: State, extent: Extent, by: int) -> State:
-    """The state so many words on from the one that the sentence is about."""
+    """The state with the word that the sentence is about moved by `by` words, stopping at the ends."""
     if state.is_turned:
         return at_pair(state, extent, state.query, state.key + by)
     return at_pair(state, extent, state.query + by, state.key)

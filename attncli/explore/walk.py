@@ -185,7 +185,7 @@ class Walk:
         self.begin("run", read_heads, first=first)
 
     def begin(self, name: str, job: WalkJob, *, first: bool = False) -> None:
-        """Start a job in the background, named in the header; what went on before is stopped.
+        """Start a job in the background, after cancelling the one in progress; its name is shown in the header.
 
         name: a key of `WORK`. first: whether nothing was shown yet, so that any error ends the program.
         """
@@ -202,7 +202,8 @@ class Walk:
         self.work = self.stage.begin(say(self.view, WORK[name]), job, on_error)
 
     def when_done(self, act: Callable[[], None]) -> Callable[[], None]:
-        """What a job returns: the work is over, something is taken in, and it is drawn."""
+        """Wraps `act` as the function that a job returns: it marks the work as over, calls `act`, and draws the
+        screen."""
 
         def finish() -> None:
             """End the work, take in what it gave, and draw."""
@@ -213,7 +214,7 @@ class Walk:
         return finish
 
     def stop(self) -> bool:
-        """Stop what is going on; whether something was."""
+        """Cancel the work in progress; returns whether there was any."""
         if self.work is None:
             return False
         self.work.cancel()
@@ -253,7 +254,8 @@ class Walk:
         self.stage.draw()
 
     def follow(self) -> None:
-        """What moving needs: the head of the chosen row, the derivation of the chosen weight."""
+        """After a move: choose the head of the chosen row in a list, and start computing the derivation or the score's
+        parts if they are shown and not known."""
         assert self.loaded_run is not None
         state = self.state
         if state.sight in ("search", "effects") and state.focus == "words":
@@ -270,7 +272,8 @@ class Walk:
             self._compute_once("parts", self.explanations, link, lambda work: source.parts(*link, work.report))
 
     def _compute_once(self, name: str, known: dict[K, V], place: K, compute: Callable[[Work], V]) -> None:
-        """Compute what there is to know of a place, unless it is known. name: a key of `WORK`."""
+        """Compute a value in the background and store it in `known[place]`, unless it is there. name: a key of
+        `WORK`."""
         if place in known:
             return
 

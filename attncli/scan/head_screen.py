@@ -51,9 +51,9 @@ WHY_PARTS = 5
 
 @dataclass(frozen=True)
 class ScanShown:
-    """A scan as it is shown. metric: of the grid and the examples. head: the one that is shown closely, None for all;
-    deciles: with texts of its whole distribution in place of the strongest; alike: the heads most like it; comparison:
-    with another scan; shades: where the head looks in these texts, None for unshaded."""
+    """What a screen of a scan shows. metric: of the grid and the examples. head: the one shown in detail, None for all
+    heads; deciles: with texts of each tenth of the metric's values in place of the strongest; alike: the heads most
+    like it; comparison: with another scan; shades: attention weights to shade texts by, None for unshaded."""
 
     document: ScanDocument
     metric: str
@@ -70,20 +70,21 @@ class ScanShown:
 
 
 def of_one_head(draw: Callable[[ScanHead, ScanShown, View], Lines]) -> Callable[[ScanShown, View], Lines]:
-    """A part of the screen that draws the head shown closely; nothing where all heads are shown."""
+    """Wraps `draw` as a part of the screen that shows nothing unless one head is shown in detail."""
     return lambda shown, view: Lines() if shown.head is None else draw(shown.head, shown, view)
 
 
 def label_text(scan_label: ScanLabel, view: View) -> str:
-    """A label with its offset; in another language with its English name, by which it is looked up."""
+    """A head's label as shown, with its offset if it has one; in another language than English its English name is
+    added."""
     name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
     translated_name = label_name(name, view.lang)
     return name if translated_name == name else f"{translated_name} {scan_label.name}"
 
 
 def why_parts(head: ScanHead, view: View) -> Lines:
-    """The parts that add most to the advantage of a head's strongest links, on either side; nothing where its links
-    were not taken apart."""
+    """A table of the parts of the score that add most to a head's strongest links, on the query's and the key's side;
+    no lines where the head's scores were not decomposed."""
     if not isinstance(head.why, ScanWhy):
         return Lines()
     title = message("why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
@@ -106,8 +107,8 @@ def why_parts(head: ScanHead, view: View) -> Lines:
 
 
 def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
-    """Of each head that was taken apart the part that adds most on either side, where it has a quarter of the
-    advantage; else that no part stands out."""
+    """A sentence for each head whose scores were decomposed: the part that adds most to its strongest links on either
+    side, or that none stands out (none adds a quarter)."""
     texts = []
     for head in heads:
         if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
@@ -126,8 +127,8 @@ def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
 
 
 def _largest_part_phrase(part: ScanWhyPart, share: float) -> Message:
-    """What a token brings to a score, such as "above all its position (60% of the advantage)"; of a share above 1 also
-    what the other parts take away again."""
+    """A phrase for a token's largest part of a score, such as "above all its position (60% of the advantage)"; of a
+    share above 1 also how much other parts subtract."""
     if share < QUARTER:
         return message("no part above all others")
     amount = message("{share} of the advantage", share=percent(share))
@@ -139,7 +140,7 @@ def _largest_part_phrase(part: ScanWhyPart, share: float) -> Message:
 
 
 def _part_phrase(part: ScanWhyPart) -> Message:
-    """A part of a token as a sentence names it, such as "the word itself"."""
+    """A part of a score in words for a sentence, such as "the word itself"."""
     match part.kind:
         case "token":
             return message("the word itself")
@@ -154,19 +155,20 @@ def _part_phrase(part: ScanWhyPart) -> Message:
 
 
 def number_text(value: float | None, view: View) -> str:
-    """A statistic as written, with a digit more than the view's, as intervals are narrow; a dash for None."""
+    """A statistic as written, with one decimal more than the view's precision; a dash for None."""
     return "-" if value is None else format_fixed(value, view.precision + 1)
 
 
 def effect_text(value: float | None, view: View) -> str:
-    """An effect as written, with two more digits: most heads turn a vector by thousandths."""
+    """An effect as written, with three decimals more than the view's precision: most are thousandths; a dash for
+    None."""
     return number_text(value, replace(view, precision=view.precision + 2))
 
 
 def interval_text(
     between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number_text
 ) -> str:
-    """An interval as its two ends; a dash where there is none. write: a number."""
+    """An interval [low, high] as written, "low–high"; a dash for None. write: turns a number into text."""
     if between is None:
         return "-"
     space = "" if view.width < SPACED and between[0] >= 0 else " "
@@ -182,7 +184,8 @@ def share_text(share: float, between: list[float] | None, view: View) -> str:
 
 
 def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """What a head looks at by kind of token and by distance, beside what uniform attention would."""
+    """A table of how much weight a head gives to each kind of token and each distance, beside what uniform attention
+    would."""
     if not KINDS.keys() & head.metrics.keys():
         return Lines()
     rows = [
@@ -206,7 +209,7 @@ def kinds_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 
 
 def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """Every metric of a head over the corpus, beside what uniform attention has."""
+    """A table of every metric of a head over the corpus, beside its value under uniform attention."""
     rows = [
         [
             name,
@@ -231,7 +234,7 @@ def metrics_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 
 
 def strongest_examples(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """The texts in which the metric that is shown is largest."""
+    """A table of the texts in which the metric shown is largest for a head."""
     name, count = shown.metric, None if view.full else EXAMPLES if view.few else view.top
     write = number_text if name in head.metrics else effect_text
     examples = [example for example in head.top if example.metric == name][:count]
@@ -246,7 +249,7 @@ def _place_in_corpus(files: Sequence[str], text: ScanExample | ScanText, view: V
 
 
 def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """Which tokens the head's strongest links go between, beside what chance would make."""
+    """A table of the pairs of tokens that a head's strongest links join most often, beside what chance would give."""
     if not head.links:
         return Lines()
     arrow, dash = spell(" → ", ascii=view.ascii), spell("–", ascii=view.ascii)
@@ -279,7 +282,7 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 
 
 def _lift_text(link: FrequentLink, view: View) -> str:
-    """A pair's lift, with its interval where there is room for one."""
+    """A pair's lift (its count over what chance gives) as written, with its interval where there is room for one."""
     if link.lift is None:
         return "-"
     if link.lift_ci95 is None or view.width < ROOMY:
@@ -289,7 +292,8 @@ def _lift_text(link: FrequentLink, view: View) -> str:
 
 
 def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """Texts of each tenth of the metric's values, then any texts: drawn by a hash, all as likely."""
+    """A table of sampled texts from each tenth of the metric's values for a head, then of texts whatever their
+    value."""
     if not head.sample:
         return Lines()
     name, texts = shown.metric, shown.document.texts or []
@@ -316,7 +320,8 @@ def _text_table(
     columns: Sequence[Message],
     rows: Sequence[tuple[Sequence[str], ScanExample | ScanText]],
 ) -> Lines:
-    """A table of texts, each behind its cells of `columns`; of shaded texts each as a block, its cells below it."""
+    """A table of texts, one a row after its cells of `columns`; where weights are known, each text as a shaded block
+    with its cells below it."""
     files = tails(shown.document.plan.corpus)
     names = say_each(view, *columns)
     if shown.shades is None:
@@ -346,8 +351,8 @@ def _text_table(
 
 
 def furthest_link(head: ScanHead, view: View) -> list[str]:
-    """A sentence that names which of the head's most frequent links chance makes least; none without one above
-    chance."""
+    """A sentence naming the pair of tokens with the highest lift (count over what chance gives) among the head's most
+    frequent pairs; an empty list where none is above 1."""
     above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
     if not above:
         return []
@@ -366,7 +371,7 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
 
 
 def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """Where a head differs most between two scans; nothing without another scan."""
+    """A table of the metrics in which a head differs most between two scans; no lines without another scan."""
     comparison = shown.comparison
     if comparison is None:
         return Lines()
@@ -393,7 +398,8 @@ def changes_of_head(head: ScanHead, shown: ScanShown, view: View) -> Lines:
 
 
 def heads_like(head: ScanHead, shown: ScanShown, view: View) -> Lines:
-    """The heads most like one: by what they do, then by what they read and write; nothing where that is not known."""
+    """A table of the heads most like one, by their attention weights and by their matrices; no lines where that was not
+    computed."""
     alike = shown.alike
     if alike is None:
         return Lines()

@@ -56,8 +56,9 @@ class Format:
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a corpus. line: 0-based, in its file. text: None where it is none; reason: "empty", "long" or
-    "undecodable" then. cluster: what it belongs together with, such as a document's name; "" for itself alone."""
+    """One record (a line, or a row of a Parquet file) of a corpus. file: its number; line: 0-based, in its file. text:
+    None where the record has none to count; reason, then: "empty", "long" or "undecodable". cluster: the group that it
+    belongs to, such as a document's name; "" for a group of its own."""
 
     file: int
     line: int
@@ -79,7 +80,8 @@ def parse_format(text: str) -> Format:
 
 
 def format_of(name: str) -> Format:
-    """The format that a file's name tells: .jsonl is `jsonl:text`, .parquet is `parquet:text`, all others are lines."""
+    """The format that a file's name implies: .jsonl is `jsonl:text`, .parquet is `parquet:text`, all others are
+    lines."""
     plain = name.lower().removesuffix(".gz").removesuffix(".zst")
     if plain.endswith((".jsonl", ".ndjson")):
         return Format("jsonl", "text")
@@ -89,7 +91,8 @@ def format_of(name: str) -> Format:
 def find_files(
     names: Sequence[str], *, out: Path | None = None, note: Callable[[str], None] = lambda message: None
 ) -> list[str]:
-    """The files that names, folders and globs of a corpus stand for, in order: as asked, and by name within each.
+    """The files that a corpus's names, folders and globs stand for, in the order of the names, sorted within each. out:
+    the scan's own folder, left out; note: called with a message on files left out.
 
     `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a folder or glob: `out`,
     and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there, UsageError
@@ -127,7 +130,8 @@ def find_files(
 
 
 class _ScanFolders:
-    """Folders that scans wrote, met on the way. left_out: those that files were left out of."""
+    """Finds which files lie in folders that scans wrote, to leave them out of a corpus. left_out: the scans' folders
+    from which files were left out."""
 
     def __init__(self, out: Path | None) -> None:
         self._out = out
@@ -135,8 +139,8 @@ class _ScanFolders:
         self.left_out: dict[Path, None] = {}
 
     def leave_out(self, name: str, root: Path | None = None) -> bool:
-        """Whether a file is in a folder that a scan wrote. root: the folder that was asked for; what another scan wrote
-        around it is asked for with it."""
+        """Whether to leave a file out as it lies in a folder that a scan wrote. root: the folder that the corpus names,
+        None for none; a scan's folder around it leaves nothing out."""
         scan_folder = self._scan_around(Path(name).absolute().parent)
         if scan_folder is None or (
             scan_folder is not self._out and root is not None and root.absolute().is_relative_to(scan_folder)
@@ -155,14 +159,14 @@ class _ScanFolders:
 
 
 def _is_corpus(path: Path) -> bool:
-    """Whether a file of a folder holds texts, by its name."""
+    """Whether a file's name is one of a file of texts, such as .txt, .jsonl or .parquet, perhaps packed."""
     plain = path.name.lower().removesuffix(".gz").removesuffix(".zst")
     return not path.name.startswith(".") and plain.endswith((*TEXTS, ".jsonl", ".ndjson", ".parquet"))
 
 
 def _record_of_line(raw: bytes | None, file: int, line: int, format: Format, cluster: str) -> Record:
-    """The record of a line, with or without its end; None stands for one of more than `LONGEST` bytes. cluster: a JSON
-    field, "" for none."""
+    """The record of a line's bytes, with or without its line end; None stands for a line of more than `LONGEST` bytes.
+    cluster: the JSON field that groups records, "" for none."""
     if raw is None:
         return Record(file, line, None, "long")
     try:
@@ -180,7 +184,7 @@ def _record_of_line(raw: bytes | None, file: int, line: int, format: Format, clu
 
 
 def _record_of_text(file: int, line: int, text: str, cluster: object) -> Record:
-    """The record of a text, stripped. cluster: what its field holds, None for nothing."""
+    """The record of a text, stripped. cluster: the value of the field that groups records, None for none."""
     content = text.strip()
     try:
         content.encode()
@@ -204,7 +208,8 @@ def open_parquet(path: str) -> Any:
 
 
 def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) -> list[str]:
-    """The columns of a Parquet file that a scan reads. Raises InputError for one that is not there."""
+    """The names of the columns that a scan reads of a Parquet file: texts, and `cluster` if not "". Raises InputError
+    for one that is not there."""
     names = list(parquet_file.schema_arrow.names)
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
     for name in columns:
@@ -222,7 +227,8 @@ def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) 
 
 
 def records_of_parquet(path: str, file_range: Range, format: Format, cluster: str) -> Iterator[Record]:
-    """The rows of a range; only the row groups that hold them are read."""
+    """Yield the records of a range of rows; only the row groups that hold them are read. cluster: the column that
+    groups records, "" for none."""
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
     start = 0
@@ -241,7 +247,8 @@ def records_of_parquet(path: str, file_range: Range, format: Format, cluster: st
 
 
 def _record_of_cell(file: int, line: int, text: object, cluster: object) -> Record:
-    """The record of what a row's column of texts holds. cluster: what its cluster's column holds, None for nothing."""
+    """The record of a cell in a Parquet file's column of texts. cluster: the value in the column that groups records,
+    None for none."""
     if not isinstance(text, str):
         return Record(file, line, None, "empty" if text is None else "undecodable")
     if len(text) > LONGEST:
@@ -254,8 +261,8 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class File:
-    """A file of the corpus. name: as asked for. path: where it is read, inside the scan's folder for copies.
-    size: bytes; sha256: of the bytes as asked for."""
+    """A file of the corpus. name: as asked for. path: where it is read; of copies, inside the scan's folder. size: in
+    bytes; sha256: of the original's bytes."""
 
     name: str
     path: str
@@ -275,9 +282,9 @@ def take_in(
     cluster: str = "",
     files: list[File] | None = None,
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
-    """Read a corpus once: its files, and the ranges of each shard of `size`. folder: where copies go; cluster: a column
-    of Parquet files that is read with the texts, "" for none. files: takes each file as soon as it is there, though a
-    later one may not be. Raises InputError, UnsupportedError."""
+    """Read a corpus once, and return its files and, for each shard of `size` records, its ranges. folder: where copies
+    of packed or piped files go; cluster: the column of Parquet files that groups records, "" for none. files: a list to
+    fill with each file as it is read, even if a later one fails. Raises InputError, UnsupportedError."""
     files = [] if files is None else files
     ranges = Ranges(size)
     for file_number, name in enumerate(names):
@@ -300,7 +307,8 @@ def take_in(
 
 
 def _cut_file(path: str, file: int, ranges: Ranges) -> str:
-    """Cut a file of lines into ranges, in one pass; returns the sha256 of the whole file."""
+    """Cut a file of lines into ranges in one pass, added to `ranges`; returns the sha256 of the whole file. file: its
+    number."""
     whole, counted_lines = hashlib.sha256(), 0
     cutting = [LineCutter(file, size) for size in ranges.sizes]
     with _open_source(path) as stream:
@@ -325,7 +333,8 @@ def file_digest(path: str) -> str:
 
 @contextmanager
 def _open_source(path: str) -> Iterator[io.BufferedReader]:
-    """A file of the corpus, open for reading. Raises InputError where it is none, or cannot be read."""
+    """Context that gives a file of the corpus, open for reading. Raises InputError where it is not a file, or cannot be
+    read."""
     with system_errors("cannot read the corpus: {strerror}", path):
         if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
             raise InputError("cannot read the corpus: this is no file", where=path, expected="a file of texts")
@@ -334,7 +343,8 @@ def _open_source(path: str) -> Iterator[io.BufferedReader]:
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
-    """The path of a copy that can be sought, unpacked, and the sha256 of what was copied.
+    """Copy a source unpacked into the folder; returns (path of the copy, sha256 of the original's bytes). name: "-" for
+    standard input.
 
     The copy is named for that digest and put in place whole: others may be reading it, or a copy of something else.
     Raises InputError where the source cannot be read, AttnError where the copy cannot be written.
@@ -361,7 +371,7 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
 
 
 def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
-    """The bytes of a corpus file, unpacked, a piece at a time. name: tells how it is packed."""
+    """Yield the unpacked bytes of a corpus file, piece by piece. name: its ending tells how it is packed."""
     content = _unpack(name, source)
     try:
         while piece := content.read(CHUNK):
@@ -371,7 +381,7 @@ def _unpacked_pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
 
 
 def _errors_of_damage(name: str) -> tuple[type[Exception], ...]:
-    """The errors that reading a damaged source of this name raises."""
+    """The exception types that reading a damaged source may raise, by how its name says that it is packed."""
     if "://" in name:
         return (Exception,)
     errors = (OSError, EOFError, ValueError, zlib.error)
@@ -383,7 +393,7 @@ def _errors_of_damage(name: str) -> tuple[type[Exception], ...]:
 
 
 class _DigestStream(io.RawIOBase):
-    """A stream that tells a digest what is read of it."""
+    """A read-only stream that adds every byte read through it to a digest."""
 
     def __init__(self, stream: IO[bytes], digest: Any) -> None:
         self._stream, self._digest = stream, digest
@@ -400,7 +410,8 @@ class _DigestStream(io.RawIOBase):
 
 @contextmanager
 def _open_named_source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
-    """The bytes that a name of the corpus stands for: standard input, a remote file or one here."""
+    """Context that gives the bytes of a corpus's name as a stream: standard input for "-", a remote file, or a file
+    here."""
     if name == "-":
         yield stdin
     elif "://" in name:
@@ -420,7 +431,7 @@ def _open_named_source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
 
 
 def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
-    """The stream of a file with what its name says it is packed by undone."""
+    """The stream decompressed as the ending of its file's name says, or as it is."""
     buffer = io.BufferedReader(stream, CHUNK)
     if name.lower().endswith(".gz"):
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffer))
@@ -434,8 +445,8 @@ def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
 
 
 def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str) -> Iterator[Record]:
-    """The records of a shard, read line by line. Raises InputError where a file is no longer what it was, naming it: at
-    its end, so that what comes of its records is kept only once all are there."""
+    """Yield the records of a shard. Raises InputError, naming the file, where one has changed since the plan, of lines
+    only after they were yielded: results are to be kept only once all records have come."""
     for file_range in ranges:
         file = files[file_range.file]
         path = str(folder / file.path) if file.copied else file.path
@@ -456,7 +467,8 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
 
 
 def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
-    """The lines in the next `size` bytes, None for one of more than `LONGEST`; all their bytes go to the digest."""
+    """Yield the lines in the next `size` bytes of a stream, None for a line of more than `LONGEST` bytes; all bytes are
+    added to `digest`."""
     while size > 0 and (piece := stream.readline(min(size, LONGEST + 1))):
         size -= len(piece)
         digest.update(piece)
@@ -469,7 +481,7 @@ def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | 
 
 
 def changed_error(file: File) -> InputError:
-    """The error for a file that is not what it was when the scan was planned."""
+    """The InputError, returned and not raised, that a file has changed since the scan was planned."""
     return InputError(
         "this file of the corpus has changed since the scan was planned",
         where=file.name,
@@ -486,8 +498,8 @@ def changed_error(file: File) -> InputError:
 
 @dataclass(frozen=True)
 class Range:
-    """Records first..first+count-1 of a file: its bytes start..stop-1, or rows of a Parquet file (start = stop = 0).
-    sha256: of these bytes; for rows, of the digests of the row groups that hold them."""
+    """Records first..first+count-1 of the corpus's file number `file`: its bytes start..stop-1, or rows of a Parquet
+    file (start = stop = 0). sha256: of these bytes; for rows, of the digests of the row groups that hold them."""
 
     file: int
     first: int
@@ -499,7 +511,7 @@ class Range:
 
 @dataclass(frozen=True)
 class ShardSize:
-    """Records of a shard: `usual`, or `large` in a corpus of `many` records or more."""
+    """How many records a shard has: `usual`, or `large` in a corpus of `many` records or more."""
 
     usual: int
     large: int
@@ -507,8 +519,8 @@ class ShardSize:
 
 
 class Ranges:
-    """Collects the ranges of a corpus. sizes: in which they are still to be cut; the usual ones are let go of once
-    there are many records, so that a corpus of any size takes little memory."""
+    """Collects the ranges of a corpus, cut for both the usual and the large size of shards; the usual ones are dropped
+    once there are many records, so that a corpus of any size takes little memory."""
 
     def __init__(self, size: ShardSize) -> None:
         self._size, self._records = size, 0
@@ -516,22 +528,23 @@ class Ranges:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Records of a shard, in each size that is still cut."""
+        """The sizes of shards, in records, for which ranges are still collected."""
         return tuple(self._ranges)
 
     def count(self, records: int) -> None:
-        """Count so many more records, gone by or known to come; enough of them rule out small shards."""
+        """Add `records` to the number of records known; once there are many, the usual size of shards is given up."""
         self._records += records
         if self._records >= self._size.many and self._size.usual != self._size.large:
             self._ranges.pop(self._size.usual, None)
 
     def add(self, size: int, additions: Sequence[Range]) -> None:
-        """Add ranges of the corpus cut for this size of shard, unless the size was given up."""
+        """Add ranges cut for shards of `size` records; ignored where that size was given up."""
         if size in self._ranges:
             self._ranges[size] += additions
 
     def shards(self) -> list[tuple[Range, ...]]:
-        """The ranges of each shard, when all records have gone by; small ones that follow each other share one."""
+        """The ranges of each shard, once all records were counted; small ranges that follow each other share a
+        shard."""
         size = self.sizes[0]
         shards: list[tuple[Range, ...]] = []
         shard: list[Range] = []
@@ -546,7 +559,8 @@ class Ranges:
 
 
 class LineCutter:
-    """Cuts a file into ranges of `size` lines as its bytes go by. lines: how many have gone by whole."""
+    """Cuts a file into ranges of `size` lines as its bytes are fed in. file: its number; lines: how many whole lines
+    came so far."""
 
     def __init__(self, file: int, size: int) -> None:
         self.file, self.size, self.lines = file, size, 0
@@ -554,7 +568,7 @@ class LineCutter:
         self._part, self._last = hashlib.sha256(), b"\n"
 
     def feed(self, chunk: bytes) -> list[Range]:
-        """The ranges that end in the next bytes of the file."""
+        """Take the file's next bytes, and return the ranges that end in them."""
         ranges, position = [], 0
         while (end := _nth_newline(chunk, position, self._first + self.size - self.lines)) is not None:
             self._part.update(chunk[position:end])
@@ -568,7 +582,8 @@ class LineCutter:
         return ranges
 
     def end(self) -> list[Range]:
-        """The range of what is left, whose last line may have no end; none where nothing is."""
+        """The range of the remaining lines after the file's last bytes, the last one perhaps without a line end; []
+        where none remain."""
         if self._position == self._start:
             return []
         self.lines += self._last != b"\n"
@@ -577,7 +592,7 @@ class LineCutter:
 
 
 def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
-    """The place after the `count`-th line end from `start` on; None where there are fewer."""
+    """The index just after the `count`-th newline from `start` on; None where there are fewer."""
     if chunk.count(b"\n", start) < count:
         return None
     return start + bisect_left(range(start, len(chunk)), count, key=lambda stop: chunk.count(b"\n", start, stop))
@@ -590,12 +605,12 @@ Group = tuple[int, bytes]
 
 
 def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
-    """All row groups of a file. Raises InputError for a file without the columns."""
+    """(rows, digest) of every row group of a Parquet file. Raises InputError for a file without the columns."""
     return list(_group_digests(path, range(open_parquet(path).num_row_groups), format, cluster))
 
 
 def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
-    """The ranges of `size` rows each of a Parquet file, the last one of fewer. file: its number in the corpus."""
+    """Cut a Parquet file into ranges of `size` rows, the last one of fewer. file: its number in the corpus."""
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
     ranges = []
     for first in range(0, starts[-1], size):
@@ -606,7 +621,7 @@ def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
 
 
 def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> str:
-    """The sha256 of a range of rows as the file is now."""
+    """The sha256 that a range of rows has now, to compare with its `sha256`."""
     meta = open_parquet(path).metadata
     starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))
     groups = _group_digests(path, _groups_holding(starts, rows.first, rows.count), format, cluster)
@@ -614,7 +629,7 @@ def digest_of_groups(path: str, rows: Range, format: Format, cluster: str) -> st
 
 
 def _group_digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
-    """These row groups of a file, with the digests of the columns that a scan reads."""
+    """Yield (rows, digest of the columns that a scan reads) of these row groups of a file. groups: their numbers."""
     parquet_file = open_parquet(path)
     columns = parquet_columns(parquet_file, path, format, cluster)
     with Path(path).open("rb") as stream:
@@ -633,13 +648,14 @@ def _group_digests(path: str, groups: Iterable[int], format: Format, cluster: st
 
 
 def _groups_holding(starts: Sequence[int], first: int, count: int) -> range:
-    """Which row groups hold rows first..first+count-1. starts: their first rows, then the number of all rows."""
+    """The numbers of the row groups that hold rows first..first+count-1. starts: each group's first row, then the
+    number of all rows."""
     last = min(first + count, starts[-1])
     return range(bisect_right(starts, first) - 1, bisect_left(starts, last)) if first < last else range(0)
 
 
 def _joint_digest(digests: Iterable[bytes]) -> str:
-    """sha256 over digests, one after the other, in hexadecimal digits."""
+    """The sha256 of these digests joined, in hexadecimal digits."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
@@ -664,7 +680,8 @@ def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
 
 
 def sample_threshold(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]) -> int:
-    """The largest hash among the `sample` smallest of all texts: those up to it are drawn, whatever their order."""
+    """The hash up to which texts are drawn so that `sample` of them are: the `sample`-th smallest, whatever their
+    order; 0 without texts. left_out: (file, line) of texts not to draw."""
     smallest: list[int] = []
     for record in records:
         if record.text is None or (record.file, record.line) in left_out:
@@ -678,14 +695,14 @@ def sample_threshold(records: Iterable[Record], sample: int, seed: int, left_out
 
 
 def name_of_duplicates(digest: str) -> str:
-    """The name of the file of a list of repeated texts: another list has another name, so a plan that is refused leaves
-    that of the scan alone."""
+    """The name of the file that lists repeated texts; it holds the list's digest, so that different lists do not
+    overwrite each other."""
     return f"duplicates-{digest[:16]}.npy"
 
 
 def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
-    """Keep (file, line) of repeated texts beside the plan; returns their sha256. Raises AttnError where it cannot be
-    written."""
+    """Write the list of repeated texts, (file, line) each, into the scan's folder; returns its sha256. Raises AttnError
+    where it cannot be written."""
     array = np.array(places, np.int64).reshape((-1, 2))
     digest = hashlib.sha256(array.tobytes()).hexdigest()
     with synced_writer(folder / name_of_duplicates(digest), PLANNING) as stream:
@@ -694,7 +711,8 @@ def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
 
 
 def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
-    """The (file, line) of each repeated text; none for the digest "". Raises InputError for another list."""
+    """The (file, line) of each repeated text, from the list with this digest; none for "". Raises InputError where the
+    file holds another list."""
     if not digest:
         return frozenset()
     path = folder / name_of_duplicates(digest)
@@ -722,13 +740,13 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def text_hash(text: str, seed: int = 0) -> int:
-    """64 bits of a text, stripped and in Unicode's composed form (NFC)."""
+    """A 64-bit hash of a text and a seed; the text is stripped and normalised to NFC."""
     data = unicodedata.normalize("NFC", text.strip()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little")
 
 
 def replicate_counts(hashes: Sequence[int]) -> Ints:
-    """How often each text counts in each replicate, integers [text, replicate]."""
+    """How often each text is drawn in each bootstrap replicate, from its hash: integers [text, replicate]."""
     steps = np.arange(1, REPLICATES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = splitmix64(np.asarray(hashes, np.uint64)[:, None] + steps[None, :])
     uniforms = (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53

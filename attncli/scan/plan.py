@@ -289,8 +289,8 @@ def _read_plan(folder: Path) -> ScanPlan:
 
 
 def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) -> T:
-    """What a JSON file of a scan's folder holds, as a `kind`. Raises InputError where it is not there, `missing` with a
-    place {strerror}, or is no such thing, `damaged` with a place {error}."""
+    """A JSON file of a scan's folder, decoded to the type `kind`. Raises InputError with the message `missing` (place
+    {strerror}) where it is not there, `damaged` (place {error}) where it is no such thing."""
     with system_errors(missing.template, str(path), expected=EXPECTED):
         path.stat()
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
@@ -303,8 +303,8 @@ def read_json(path: Path, kind: type[T], *, missing: Message, damaged: Message) 
 
 
 def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
-    """Raise UsageError where a folder's plan is that of another scan, naming the first difference; what the new one
-    left in the folder is deleted then."""
+    """Raise UsageError where the plan in a folder is of another scan than the new one, naming the first difference;
+    what the new plan left in the folder is deleted then."""
     old, new = _comparable(old_plan), _comparable(new_plan)
     if old == new:
         return
@@ -322,8 +322,8 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
 
 
 def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
-    """Delete what a refused plan left in its folder: copies of files, and its list of repeated texts. What the plan
-    that stands there uses stays."""
+    """Delete the copies of files and the list of repeated texts that a refused plan made in its folder, but for those
+    that the plan in the folder uses. duplicates: sha256 of the list."""
     kept: set[Path] = set()
     with suppress(AttnError):
         old_plan = _read_plan(folder)
@@ -334,8 +334,8 @@ def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") 
 
 
 def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
-    """Delete a scan that has nothing to tell: its plan, its shards and what the plan left beside them, and the
-    folders that were made for it, innermost first."""
+    """Delete a scan that counted no text: its plan, its shards, the files beside them, and the folders made for it,
+    innermost first."""
     shards = range(len(plan.shards))
     paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]
     paths += [*_files_in_folder(plan.files, folder, plan.choice.duplicates), folder / NAME]
@@ -349,15 +349,15 @@ def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
 
 
 def _files_in_folder(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
-    """The files that a plan speaks of and that stand in its folder: copies, and the list of repeated texts with this
-    digest."""
+    """The paths inside a scan's folder that its plan uses: copies of corpus files, and the list of repeated texts.
+    duplicates: sha256 of the list, "" for none."""
     paths = {folder / COPIES / file.path for file in files if file.copied}
     return paths | ({folder / name_of_duplicates(duplicates)} if duplicates else set())
 
 
 def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
-    """Where two values of plans differ first, such as `model.heads[3]`, with both values in few words. name: of these
-    values."""
+    """(name, old value, new value) of the first difference between two plans' values, the name such as
+    `model.heads[3]`, the values shortened. name: of the values compared."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if old[key] != new.get(key):
@@ -370,7 +370,8 @@ def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
 
 
 def _in_few_words(value: Any, second: Any) -> str:
-    """A value as an error tells it; of a list how long it is, and the names of entries that the second list lacks."""
+    """A value shortened for an error message; of a list its length, and the names of entries that the list `second`
+    lacks."""
     if not isinstance(value, list | tuple | dict):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:77]}…"
@@ -388,7 +389,7 @@ def _in_few_words(value: Any, second: Any) -> str:
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """What a scan is asked for; see the options of `attn scan`. metrics: names; format: None for what names tell."""
+    """The options of `attn scan` that decide its numbers. metrics: names; format: None to tell it from file names."""
 
     corpus: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -422,7 +423,8 @@ def make_plan(
     stdin: BinaryIO,
     note: Callable[[str], None] = ignore,
 ) -> ScanPlan:
-    """The plan of a scan of `request.corpus` with a model called `name`. folder: the scan's; copies go there.
+    """Plan a scan of `request.corpus` with the model called `name`: read the corpus, cut it into shards, choose texts.
+    folder: the scan's; copies of packed or piped files go there.
 
     note: told what is decided on the way, such as that repeated texts are not looked for.
     Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that cannot be scanned.
@@ -472,7 +474,7 @@ def make_plan(
 
 
 def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
-    """What is measured. Raises UsageError for heads or metrics that there are none of."""
+    """What the request measures, as a plan has it. Raises UsageError for heads or metrics that do not exist."""
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
     metrics = in_order((*request.metrics, *(NEEDED if request.labels else ())))
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
@@ -500,8 +502,8 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
 def _take_in_corpus(
     names: list[str], request: ScanRequest, folder: Path, stdin: BinaryIO, files: list[File]
 ) -> list[tuple[Range, ...]]:
-    """The ranges of each shard. names: of the corpus's files, sorted here as the folder's plan has them. files: takes
-    each file as soon as it is there."""
+    """Read the corpus, and return the ranges of records of each shard. names: its files, reordered here as an earlier
+    plan in the folder has them. files: filled with each file as it is read."""
     size = ShardSize(request.shard, request.shard, 0) if request.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
     take_in = partial(intake.take_in, size=size, stdin=stdin, cluster=request.cluster, files=files)
     _, shards = take_in(names, request.format, folder / COPIES)
@@ -521,7 +523,8 @@ def _take_in_corpus(
 
 @contextmanager
 def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
-    """A list of files taken in, whose copies, with the folders made for them, go again if the block fails."""
+    """Context that gives an empty list for files read; if the block fails, their copies and the folders made for them
+    are deleted."""
     corpus = folder / COPIES
     new = [path for path in (corpus, folder, *folder.parents) if not is_there(path)]
     files: list[File] = []
@@ -536,8 +539,8 @@ def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
 
 
 def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
-    """The files in the order in which the folder's plan has the same bytes, as numbers; in their own where it has no
-    plan, or one of another corpus. Files of a folder that were renamed go by in another order."""
+    """The indices of `files` in the order in which the plan in the folder has files of the same bytes; 0, 1, … where
+    there is no such plan, or one of another corpus."""
     own = list(range(len(files)))
     try:
         old_files = read_plan(folder).files
@@ -551,7 +554,7 @@ def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
 
 
 def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
-    """A plan whose files are where they are now: those of `names` with the same bytes.
+    """The plan with its files at new paths: of each the file among `names` with the same bytes.
 
     folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of the names has.
     """
@@ -572,13 +575,13 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
 
 
 def planned_records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
-    """All records of a plan's corpus, those that hold no text too. folder: the scan's."""
+    """Yield all records of a plan's corpus, including those that hold no text. folder: the scan's."""
     for shard in scan_plan.shards:
         yield from intake.records(scan_plan.files, shard, folder / COPIES, scan_plan.choice.cluster)
 
 
 def _choose_texts(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Callable[[str], None]) -> Choice:
-    """Which texts count: the plan's choice, without repeated texts and with a sample drawn, where that is asked for."""
+    """The plan's choice of texts, with repeated texts left out and a sample drawn where the request asks for it."""
     left_out: set[tuple[int, int]] = set()
     choice, most = scan_plan.choice, intake.MOST
     if request.dedupe and scan_plan.texts > most:
@@ -594,7 +597,8 @@ def _choose_texts(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note:
 
 
 def metric_version(name: str) -> str:
-    """A short digest of a metric's formula, rows, range and bins: another formula is another version."""
+    """The first 12 digits of a sha256 of a metric's formula, rows, range and bins, so that another formula is another
+    version."""
     metric = column_metric(name)
     scale = scale_of(metric)
     binned = (scale.kind, scale.count, scale.least, WIDTH)
@@ -615,7 +619,7 @@ def check_model(model: Model) -> None:
 
 
 def _depends_on_text(mask: Mask) -> bool:
-    """Whether positions alone do not tell which keys a mask hides."""
+    """Whether the keys that a mask hides depend on the text, not on positions alone."""
     if isinstance(mask, AllOf | AnyOf):
         return any(map(_depends_on_text, mask.parts))
     return isinstance(mask, MatrixMask | Hashed | SameBucket)
@@ -651,7 +655,7 @@ def model_digest(model: Model) -> str:
 
 
 def _plan_model(model: Model, name: str) -> ModelPlan:
-    """What the plan says of a model. name: as asked for."""
+    """The part of a plan about the model: name, digests, layers and heads. name: as asked for."""
     assert isinstance(model.store, CheckpointStore)
     tokenizer = model.store.checkpoint.tokenizer_path
     tokenizer_digest = "" if tokenizer is None else digest(tokenizer)

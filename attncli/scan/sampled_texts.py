@@ -34,7 +34,8 @@ STEPS = 3 * 10**8
 
 
 def sampled_texts(document: ScanDocument, head: ScanHead) -> list[str]:
-    """The texts of a head's uniform sample that the document holds, each once; of a scan without one the strongest."""
+    """The texts of a head's random sample that the document holds, each once; the head's strongest examples where it
+    has no sample."""
     texts = document.texts or ()
     places = {
         (texts[example.text].file, texts[example.text].line): texts[example.text].text for example in head.sample or ()
@@ -51,7 +52,8 @@ def alike_heads(
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Mapping[Place, AlikeHeads]:
-    """The heads most like each of `places`.
+    """The heads most like each of `places` (layer, head): by their attention weights over texts, and by the subspaces
+    that their value and output matrices share.
 
     Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces
     via the projection kernel, 2026; of the distance: Lin, Divergence measures based on the Shannon entropy, 1991.
@@ -83,7 +85,8 @@ def alike_heads(
 def _divergences(
     plan: ScanPlan, model: Model, chosen: Sequence[int], texts: Sequence[str], progress: Callable[[float], None]
 ) -> Floats:
-    """The divergence of the weights of each chosen head from those of every head, [text, chosen, head], in nats."""
+    """The Jensen–Shannon divergence between the attention weights of each chosen head and those of every head, [text,
+    chosen, head], in nats; texts that are too short or too long are left out. chosen: the heads' numbers."""
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
     rows, steps = [], 0
     for number, text in enumerate(texts):
@@ -104,20 +107,21 @@ def _divergences(
 
 
 def _finite_mean(values: Floats) -> Floats:
-    """The mean over texts, [text, head] to [head], of the finite values; infinite without any."""
+    """The mean of the finite values over texts, [text, head] to [head]; infinite for a head without any."""
     known = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known.any(0), np.where(known, values, 0.0).sum(0) / known.sum(0), np.inf)
 
 
 def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
-    """The numbers of the heads most like the one at `place`, the likest first. likeness: of every head."""
+    """The numbers of the heads with the highest likeness to the one at `place`, itself left out, highest first.
+    likeness: of every head, [head]."""
     order = np.argsort(-np.nan_to_num(likeness, nan=-np.inf), kind="stable").tolist()
     return [at for at in order if every[at] != place and np.isfinite(likeness[at])][:NEAREST]
 
 
 def _alike_head(place: Place, values: Floats) -> AlikeHead:
-    """A head with its mean distance and the interval, from its divergences over texts [text], in nats."""
+    """A head as one like another: its mean distance, 0 to 1, and the interval. values: divergences [text], in nats."""
     known = values[np.isfinite(values)]
     mean = float(known.mean())
     ends = None
@@ -128,15 +132,16 @@ def _alike_head(place: Place, values: Floats) -> AlikeHead:
 
 
 def _as_distance(divergence: float) -> float:
-    """The distance, 0 to 1, of a divergence in nats: √(divergence / ln 2)."""
+    """The distance, 0 to 1, that a Jensen–Shannon divergence in nats stands for: √(divergence / ln 2)."""
     return float(np.sqrt(min(max(divergence, 0.0) / np.log(2), 1.0)))
 
 
 def _shared_subspaces(
     model: Model, every: Sequence[Place], chosen: Sequence[int]
 ) -> tuple[Floats | None, float | None]:
-    """What each chosen head reads by its values and writes in common with every head, [chosen, head], and the same of
-    random subspaces; None where the weights of single heads are not known, or there are too many."""
+    """How far the subspaces of each chosen head's value and output matrices coincide with those of every head, 0 to 1,
+    [chosen, head], and what random subspaces would have; None for both where single heads' matrices are not known, or
+    there are too many."""
     matrices: list[HeadMatrices] = []
     if not model.own_layers:
         return None, None
@@ -171,7 +176,8 @@ def shading(
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Shading:
-    """The tokens of each text by (file, line); by (file, line, layer, head) the token that looks, and its weights.
+    """The tokens of each text by (file, line); and by (file, line, layer, head) the query position of the head's
+    strongest link in the text, with that query's weights [key].
 
     texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's strongest link in
     the text. Texts of more than `LONGEST_SHADED` tokens are left out.
@@ -206,7 +212,8 @@ def shading(
 
 
 def texts_of_metric(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
-    """The texts that are told of a head's metric by (file, line). metric: None for the first."""
+    """The texts that a head's screen shows for a metric, by (file, line). place: (layer, head); metric: None for the
+    first."""
     head = next(head for head in document.heads if (head.layer, head.head) == place)
     name = metric or next(iter(head.metrics), "")
     shown = {(example.file, example.line): example.text for example in head.top if example.metric == name}

@@ -64,9 +64,10 @@ def scan_screen(
     comparison: ScanCompareDocument | None = None,
     shades: Shading | None = None,
 ) -> Lines:
-    """The screen of a scan. metric: of the grid and the examples, None for the first. head: one to show closely;
-    deciles: with texts of its whole distribution; alike: the heads most like it; comparison: with another scan, of
-    which the head's differences are shown; shades: where the head looks in these texts."""
+    """The screen of a scan. metric: of the grid and the examples, None for the first. head: (layer, head) of one to
+    show in detail, None for all; deciles: with texts of each tenth of the metric's values; alike: the heads most like
+    it; comparison: with another scan, whose differences for the head are shown; shades: attention weights to shade
+    texts by."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
     shown = ScanShown(document, metric_shown, chosen_head, deciles, alike, comparison, shades)
@@ -94,14 +95,14 @@ def _shows_strongest(shown: ScanShown, view: View) -> bool:
 
 
 def scan_page(document: ScanDocument, lang: str) -> bytes:
-    """The page of a scan whose model is not at hand: its sentences are not shaded, and the page says so."""
+    """The HTML page of a scan, in UTF-8, without its model: texts are not shaded by weights, and the page says so."""
     from attncli.draw.page import corpus_page
 
     return corpus_page.scan_page([corpus_page.PageScan(document, {}, {})], lang=lang)
 
 
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
-    """Every metric of every head as a row, for `--plain`."""
+    """Yield every metric of every head as a row, column names first, for `--plain`."""
     yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")
     for head in document.heads:
         for name, metric in head.metrics.items():
@@ -275,7 +276,8 @@ def _answer(shown: ScanShown, view: View) -> Lines:
 
 
 def _label_sentences(document: ScanDocument, view: View) -> list[str]:
-    """How many heads earn a label, what is not known of them, and how many rest."""
+    """Sentences on how many heads earn a label, what is not known of them, and how many mostly look at special or first
+    tokens."""
     labelled_count = sum(any(scan_label.earned for scan_label in head.labels) for head in document.heads)
     borderline_count = sum(any(map(_is_borderline, head.labels)) for head in document.heads)
     missing_intervals = _missing_interval_sentences(document.heads, document)
@@ -314,7 +316,7 @@ def _label_sentences(document: ScanDocument, view: View) -> list[str]:
 
 
 def _is_borderline(scan_label: ScanLabel) -> bool:
-    """Whether a label's interval holds what it takes; not where it has no interval."""
+    """Whether a label is borderline and has an interval, which then contains its threshold."""
     return scan_label.borderline and scan_label.ci95 is not None
 
 
@@ -324,8 +326,8 @@ def _has_intervals(document: ScanDocument) -> bool:
 
 
 def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocument) -> list[str]:
-    """That the texts are too few for intervals, or how many means of these heads have none although there are enough;
-    nothing where all have one."""
+    """A sentence that the texts are too few for intervals, or how many means of these heads have none although there
+    are enough; an empty list where all have one."""
     if not _has_intervals(document):
         few = plural(
             "{count} text is too few for intervals, which take {least}.",
@@ -449,7 +451,8 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
 
 
 def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
-    """The columns that are left out so that the others fit; the most that may be, where not even that will do."""
+    """The names of the columns to leave out so that the others fit into `width` cells; the most that may be, where even
+    that does not fit."""
     wide = {name: max(map(cells, [names[name], *column])) + GAP for name, column in columns.items()}
     for hidden_columns in ([], ["d"], ["a", "b", "d"]):
         if sum(column_width for name, column_width in wide.items() if name not in hidden_columns) - GAP <= width:
@@ -458,7 +461,7 @@ def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[s
 
 
 def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object]]:
-    """Every difference of two scans as a row, for `--plain`."""
+    """Yield every difference between two scans as a row, column names first, for `--plain`."""
     yield ("layer", "head", "metric", "a", "b", "difference", "low", "high", "cohens_d", "cliffs_delta", "z", "p", "q")
     for difference in document.differences:
         low, high = difference.ci95 or (None, None)
@@ -518,7 +521,7 @@ def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
 
 
 def scan_verify_rows(document: ScanVerifyDocument) -> Iterator[Sequence[object]]:
-    """Every shard computed again as a row, for `--plain`."""
+    """Yield every shard computed again as a row, column names first, for `--plain`."""
     yield ("shard", "same_bits", "difference", "counts_equal")
     for shard in document.shards:
         yield (shard.shard, shard.same_bits, shard.difference, shard.counts_equal)

@@ -34,7 +34,8 @@ EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
 
 @dataclass(frozen=True)
 class ShardOutcome:
-    """What became of a shard. reason: "" where it is done, else why it failed. texts, tokens: of it."""
+    """How the computation of a shard ended. reason: "" where it is done, else why it failed. texts, tokens: how many it
+    counted."""
 
     shard: int
     reason: str = ""
@@ -44,8 +45,8 @@ class ShardOutcome:
 
 @dataclass(frozen=True)
 class Condition:
-    """Links to keep. source, target: texts of the query's and key's token, None for any. least: their smallest weight.
-    heads: (layer, head) to look at; empty for all."""
+    """Which links (weights of a query on a key) `--find` keeps. source, target: texts of the query's and key's token,
+    None for any. least: the smallest weight. heads: (layer, head) of those searched; empty for all."""
 
     source: str | None = None
     target: str | None = None
@@ -55,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class MatchedLink:
-    """A link that was found: which of the batch's texts, and where."""
+    """A link that meets a condition. text: its index in the batch; query, key: positions."""
 
     text: int
     layer: int
@@ -66,7 +67,8 @@ class MatchedLink:
 
 
 def parse_condition(text: str) -> Condition:
-    """A condition as written. Raises UsageError for what is none, or for one that would keep nearly every link."""
+    """The condition of `--find` as written, such as "from=it to=animal weight>=0.3 head=L5H11". Raises UsageError for
+    what is none, or would keep nearly every link."""
     values: dict[str, str] = {}
     for piece in text.split():
         match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
@@ -104,7 +106,7 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
-    """The queries and keys of a text that the condition is about; None where there are none."""
+    """The positions of queries and of keys in a text whose tokens the condition names; None where either has none."""
     indices = []
     for text in (condition.source, condition.target):
         matches = [token.index for token in tokens if text is None or condition_text(token.text) == text.casefold()]
@@ -115,7 +117,7 @@ def places_of_condition(condition: Condition, tokens: Sequence[Token]) -> tuple[
 
 
 def condition_text(text: str) -> str:
-    """A token's text as a condition names it: without marks of word starts, in lower case."""
+    """A token's text in the form that conditions compare: without marks of word starts, case-folded."""
     return text.strip("Ġ▁ ").removeprefix("##").casefold()
 
 
@@ -160,31 +162,32 @@ _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 @dataclass(frozen=True, eq=False)
 class ShardState:
-    """What a shard adds up to. arrays: integers by name. facts: what is told in words: counts of texts, the machine,
-    texts of the examples."""
+    """What a shard's file holds. arrays: sums as integers, by name. facts: counts of texts, the machine, the texts of
+    examples, as JSON."""
 
     arrays: Mapping[str, np.ndarray[Any, Any]]
     facts: Mapping[str, Any]
 
 
 def path_of(folder: Path, shard: int, kind: str) -> Path:
-    """The file of a shard. kind: "state.npz", "rows.parquet", "links.parquet" or "failed.txt"."""
+    """The path of one of a shard's files. kind: "state.npz", "rows.parquet", "links.parquet" or "failed.txt"."""
     return folder / FOLDER / f"{shard // PER_FOLDER:03d}" / f"{shard:06d}.{kind}"
 
 
 def paths_of(folder: Path, shard: int) -> list[Path]:
-    """Every file that a shard may have."""
+    """The paths of all files that a shard may have, there or not."""
     return [path_of(folder, shard, kind) for kind in ("state.npz", "rows.parquet", "links.parquet", "failed.txt")]
 
 
 def is_done(folder: Path, shard: int) -> bool:
-    """Whether the shard's state is there."""
+    """Whether a shard is finished: its state's file is there."""
     return path_of(folder, shard, "state.npz").is_file()
 
 
 @contextmanager
 def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
-    """A stream whose content becomes the file when the block ends well; the file is on the disk then.
+    """Context that gives a stream; its content replaces the file `path`, synced to the disk, when the block ends
+    without an exception.
 
     part: which part of the scan writes, told in the temporary file's name. Raises AttnError where it cannot be written.
     """
@@ -205,7 +208,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
 
 
 def temporary_name(part: str) -> str:
-    """What this process's temporary files are called by: part, machine and process."""
+    """The middle of the names of this process's temporary files: part, machine and process id."""
     return f"{part}.{re.sub(r'[^A-Za-z0-9-]', '-', socket.gethostname())[:40]}.{os.getpid()}"
 
 
@@ -231,7 +234,7 @@ def remove_leftovers(folder: Path, part: str) -> None:
 
 
 def _is_running(process: int) -> bool:
-    """Whether there is a process of this number, perhaps somebody else's."""
+    """Whether a process of this id runs, also another user's."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -249,19 +252,20 @@ def save(folder: Path, shard: int, state: ShardState, part: str) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Take a file away, which may be gone. Raises AttnError where it cannot be removed."""
+    """Delete a file, if it is there. Raises AttnError where it cannot be deleted."""
     with system_errors("cannot remove this file: {strerror}", str(path), kind=AttnError):
         path.unlink(missing_ok=True)
 
 
 def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
-    """Tell other parts, and who looks later, that a shard has failed; nothing where that cannot be written."""
+    """Record in the folder that a shard has failed, for other parts of the scan and later runs; ignored where that
+    cannot be written."""
     with suppress(AttnError), synced_writer(path_of(folder, shard, "failed.txt"), part) as stream:
         stream.write(reason.encode("utf-8", "replace"))
 
 
 def failure_reasons(folder: Path) -> dict[int, str]:
-    """The shards that any part gave up and that nobody has done since, each with the reason."""
+    """By number, why each shard failed that some part gave up and that is not done since."""
     reasons = {}
     for path in filter(Path.is_file, (folder / FOLDER).glob("*/*.failed.txt")):
         number = path.name.partition(".")[0]
@@ -272,7 +276,7 @@ def failure_reasons(folder: Path) -> dict[int, str]:
 
 
 def load(folder: Path, shard: int) -> ShardState:
-    """A committed shard. Raises InputError for a file that is not whole."""
+    """Read a finished shard's state. Raises InputError for a file that is damaged."""
     path = path_of(folder, shard, "state.npz")
     try:
         with (
@@ -296,7 +300,7 @@ def load(folder: Path, shard: int) -> ShardState:
 
 
 def import_pyarrow() -> Any:
-    """pyarrow. Raises UnsupportedError where it is not installed."""
+    """The module pyarrow. Raises UnsupportedError where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -307,7 +311,8 @@ def import_pyarrow() -> Any:
 
 @dataclass(frozen=True)
 class TextPlace:
-    """A text as tables name it. text: `text_hash` with seed 0, whatever the scan's seed. file, line: as of `Record`."""
+    """How tables of rows and links identify a text. text: `text_hash` with seed 0, whatever the scan's seed. file,
+    line: as of `Record`."""
 
     text: int
     file: int
@@ -321,8 +326,7 @@ GROUP = 2**20
 
 
 class RowTable:
-    """Takes the numbers of each text and head, and writes them a row group at a time, floats split by bytes, which
-    packs them best.
+    """Writes a table with one row of numbers for each text and head, a row group at a time.
 
     heads: (layer, head) of each; columns: names of the metrics; write: takes a table.
     """
@@ -335,7 +339,8 @@ class RowTable:
         self._row_count = 0
 
     def add(self, places: Sequence[TextPlace], tokens: int, values: Floats, rows: Ints) -> None:
-        """Add a batch of texts. places: of each text; values: [text, column, head]; rows: [column, head]."""
+        """Add a batch of texts of `tokens` tokens each. places: of each text; values: [text, column, head]; rows: query
+        rows used, [column, head]."""
         texts, heads = len(places), len(self._heads)
         part: dict[str, Any] = {
             "text": np.repeat(np.array([place.text for place in places], np.uint64), heads),
@@ -353,7 +358,7 @@ class RowTable:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that are held back to the file."""
+        """Write the buffered rows as a row group."""
         if self._parts:
             arrow = import_pyarrow()
             columns = {name: np.concatenate([values[name] for values in self._parts]) for name in self._parts[0]}
@@ -365,7 +370,8 @@ class RowTable:
 def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> Iterator[RowTable]:
-    """What takes the rows of a shard; they are its file when the block ends well. part: as of `synced_writer`."""
+    """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block ends without an
+    exception. part: as of `synced_writer`."""
     arrow = import_pyarrow()
     kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
     schema = arrow.schema(list(zip((*KEY_COLUMNS, *columns), kinds, strict=True)))
@@ -383,13 +389,14 @@ LINK_FIELDS = ("condition", "text", "file", "line", "layer", "head", "query", "k
 
 
 class LinkTable:
-    """Collects the links that conditions found."""
+    """Collects the links that meet conditions of `--find`, for a shard's links.parquet."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
 
     def add(self, condition: int, additions: Sequence[MatchedLink], places: Sequence[TextPlace], names: Any) -> None:
-        """Add links of a batch. places: of each text. names: a function (text, token) giving its text."""
+        """Add the links of a batch that meet a condition. condition: its number; places: of each text; names: a
+        function (text, token) that returns the token's text."""
         for link in additions:
             place = places[link.text]
             texts = names(link.text, link.query), names(link.text, link.key)

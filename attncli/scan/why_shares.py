@@ -31,7 +31,8 @@ WhyPlan = tuple[tuple[int, int, tuple[str, ...]], ...]
 
 
 class PlannedPart(NamedTuple):
-    """A part of a score by what wrote it; the fields of `LinkPart` and of its stream."""
+    """What identifies a part of a score (what one embedding, head or layer adds to it): the part's kind, and the layer,
+    attention, head and place that wrote it, None where they do not apply."""
 
     kind: str
     layer: int | None
@@ -41,14 +42,14 @@ class PlannedPart(NamedTuple):
 
 
 def part_key(part: LinkPart) -> str:
-    """A part as the plan names it: the same in every text."""
+    """The string that a plan names a part of a score by, the same in every text; `parse_part_key` reads it."""
     stream = part.stream
     values = (part.kind, *(None if stream is None else getattr(stream, field) for field in FIELDS[1:]))
     return SEPARATOR.join("" if value is None else str(value) for value in values)
 
 
 def parse_part_key(name: str) -> PlannedPart:
-    """The part of a score that a name in a plan stands for."""
+    """The part of a score that a string from `part_key` stands for."""
     kind, layer, attention, head, place = name.split(SEPARATOR)
     return PlannedPart(
         kind, int(layer) if layer else None, attention or None, int(head) if head else None, place or None
@@ -56,7 +57,7 @@ def parse_part_key(name: str) -> PlannedPart:
 
 
 def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
-    """The parts of each head's scores, as every text has them.
+    """Of each (layer, head) the names of the parts that its scores are the sums of, which are the same in every text.
 
     Raises UnsupportedError for a model whose layers cannot be run one by one, or that attends by hashes.
     """
@@ -91,15 +92,16 @@ WHY_VALUES = frozenset({"why_total", "why_value", "why_replicate_total", "why_re
 
 
 class WhyTallies:
-    """Adds up texts. arrays: integers by name, see `why_shapes`: how many texts had a link whose advantage is above 0,
-    the sum of their advantages, what each part adds on the sides of the query and of the key; the same of replicates.
-    """
+    """Sums over texts of what each part adds to the score of a head's strongest link. arrays: integers by name, see
+    `why_shapes`: how many texts had a link whose score is above its row's expectation (its advantage), the sum of the
+    advantages, what each part adds on the sides of the query and of the key; the same of bootstrap replicates."""
 
     def __init__(self, plan: WhyPlan) -> None:
         self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in why_shapes(plan).items()}
 
     def add(self, head: int, values: Floats, total: float, text_hash: int) -> None:
-        """Add a text's link. head: which of the plan's; values: of each part on either side, [2, part]."""
+        """Add one text's link. head: its index in the plan; values: what each part adds on the query's and the key's
+        side, [2, part]; total: the advantage."""
         fixed, whole, times = to_fixed(values), int(to_fixed(np.array(total))), replicate_counts([text_hash])[0]
         self.arrays["why_texts"][head] += 1
         self.arrays["why_total"][head] += whole
@@ -109,15 +111,17 @@ class WhyTallies:
 
 
 class WhyShares:
-    """Takes the strongest link of each text apart, for the heads of a plan. model: its weights are held."""
+    """Decomposes the score of each planned head's strongest link in a text into its parts. model: with its weights in
+    memory."""
 
     def __init__(self, plan: WhyPlan, model: Model) -> None:
         self._plan, self._model = plan, model
         self._places = [{name: place for place, name in enumerate(parts)} for _, _, parts in plan]
 
     def take(self, tokens: Sequence[Token], text_hash: int, tallies: WhyTallies) -> None:
-        """Add a text's links to the tallies; of a head without a link in it that is above what its row expects,
-        nothing."""
+        """Run a text, and add the parts of each planned head's strongest link to the tallies; nothing for a head
+        without a link whose score is above what its row expects. text_hash: decides how often the text counts in
+        replicates."""
         layers = sorted({layer for layer, _, _ in self._plan})
         links = StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
         rows = rows_for(self._model.spec, len(tokens))
@@ -138,7 +142,8 @@ class WhyShares:
                 tallies.add(number, self._sides(number, whole, len(parts)), total, text_hash)
 
     def _sides(self, number: int, whole: Contributions, count: int) -> Floats:
-        """What each part that the plan names adds to the score on either side, [2, part]."""
+        """What each planned part adds to the score, relative to the row's mean key, on the query's and the key's side:
+        [2, part]. number: the head's index in the plan; count: how many parts it has."""
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):
             for part, value in zip(whole.parts, whole.centre(sums).tolist(), strict=True):

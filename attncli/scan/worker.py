@@ -69,9 +69,9 @@ MOST_WEIGHTS = 6_300_000
 
 @dataclass(frozen=True, eq=False)
 class CountedText:
-    """A text that counts; its record holds the beginning that is tokenized. tokens: how many it is cut into, at most
-    what the model takes. hash: what decides its counts. own, name: hashes of the whole text, with the scan's seed and
-    without."""
+    """A text that is counted; its record holds only the beginning that is tokenized. tokens: how many it has, at most
+    what the model takes. hash: of its cluster, or itself where it has none; decides how often it counts in replicates.
+    own, name: hashes of the whole text, with the scan's seed and without."""
 
     record: Record
     tokens: int
@@ -81,14 +81,15 @@ class CountedText:
 
 
 class TokenizedText(NamedTuple):
-    """A text of a batch, cut into its tokens."""
+    """A text with its tokens."""
 
     text: CountedText
     tokens: Sequence[Token]
 
 
 def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
-    """The texts in batches of one length each, shortest first, in the order of (tokens, file, line)."""
+    """Yield the texts in batches, each of texts of one length in tokens, in the order of (tokens, file, line). heads:
+    the most of any layer; bounds the size of a batch."""
     sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
     for count, same_length in groupby(sorted_texts, key=lambda text: text.tokens):
         texts_of_length = list(same_length)
@@ -110,8 +111,8 @@ OnWeights = Callable[[int, Array, int, int], None]
 
 
 class Layers:
-    """Runs batches through the layers of a model whose weights are held. metrics: names. words: whether pieces are
-    merged to words. all_vectors: whether what leaves the last layer is asked for.
+    """Runs batches of texts through a model's layers and measures the weights. metrics: names. words: whether subword
+    tokens are merged to words. all_vectors: whether the last layer's output vectors are computed too.
 
     between: called after each layer.
     """
@@ -131,7 +132,8 @@ class Layers:
         self._on_trace: OnTrace | None = None
 
     def runs_together(self, count: int) -> bool:
-        """Whether texts of `count` tokens run as one batch; else each goes by blocks of rows, alone."""
+        """Whether texts of `count` tokens are run as one batch; else each is run alone, by blocks of query rows or
+        merged to words."""
         return not self.words and LengthTally.fits(self.metrics, count)
 
     def run(
@@ -141,7 +143,8 @@ class Layers:
         on_weights: OnWeights | None,
         on_trace: OnTrace | None = None,
     ) -> None:
-        """Run texts of one length through all layers; a single text where they do not run together."""
+        """Run a batch of texts of one length, calling `on_layer`, `on_weights` and `on_trace` for each layer; only one
+        text where `runs_together` is false."""
         self._on_trace = on_trace
         if self.runs_together(len(batch[0].tokens)):
             self._run_together(batch, on_layer, on_weights)
@@ -153,7 +156,7 @@ class Layers:
             self._run_by_rows(text, on_layer, on_weights)
 
     def _run_together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
-        """Run texts of one length as one batch, and tell of each layer."""
+        """Run texts of one length as one batch, calling `on_layer` and `on_weights` for each layer."""
         count = len(batch[0].tokens)
         facts_of_texts = [self._token_facts(text) for text in batch]
         texts: dict[str, TextBatch] = {}
@@ -171,7 +174,7 @@ class Layers:
             on_layer(trace.layer, weights, sums.value, sums.norm, sums.rows, sums.baseline)
 
     def _run_merged(self, text: TokenizedText, on_layer: OnLayer) -> None:
-        """Run a text whose pieces are merged to words, as `attn heads` does it."""
+        """Run one text, and measure its weights with subword tokens merged to words, as `attn heads` does."""
         count, word_merge = len(text.tokens), merged_words(text.tokens, text.text.record.text or "")
         text_facts = token_facts(word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words)))
         for trace in self._layer_traces([text.tokens], None, None):
@@ -184,7 +187,7 @@ class Layers:
             self._report_tally(trace.layer, tally, on_layer)
 
     def _run_by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
-        """Run a long text by blocks of query rows: nothing is n × n."""
+        """Run one long text by blocks of query rows, so that no array is tokens × tokens."""
         count, text_facts = len(text.tokens), self._token_facts(text)
         tallies: dict[int, tuple[Tally, RowFeeder]] = {}
 
@@ -202,28 +205,29 @@ class Layers:
             self._report_tally(trace.layer, tallies.pop(trace.layer)[0], on_layer)
 
     def _token_facts(self, text: TokenizedText) -> TokenFacts:
-        """What is known of a text's tokens; which of them make up words only where a metric needs it."""
+        """What metrics need to know of a text's tokens; where a metric needs words, also which tokens make up each."""
         if not self._needs_words:
             return token_facts(text.tokens)
         starts = word_starts(text.tokens, text.text.record.text or "")
         return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
     def _new_tally(self, layer: int, text_facts: TokenFacts, count: int) -> tuple[Tally, RowFeeder]:
-        """An empty tally of a layer's heads for a text of `count` tokens, and what feeds it rows of weights."""
+        """A new, empty tally of the metrics of a layer's heads for a text of `count` tokens, and the feeder that adds
+        rows of weights to it."""
         heads = self.spec.blocks[layer].attention.heads
         tally = Tally(heads, self.metrics, text_facts)
         return tally, RowFeeder(self.backend, [tally], text_facts, count, heads=range(heads))
 
     def _report_tally(self, layer: int, tally: Tally, on_layer: OnLayer) -> None:
-        """Tell of a layer whose weights, of a single text, went by."""
+        """Call `on_layer` with the sums of a layer that was measured by rows, of a single text."""
         value, norm, row_counts, baseline = tally.totals()
         on_layer(layer, None, value[None], norm[None], row_counts, baseline[None])
 
     def _layer_traces(
         self, texts: Sequence[Sequence[Token]], rows: int | None, block: Callable[[int, str, RowBlock], None] | None
     ) -> Iterator[LayerTrace]:
-        """The trace of each layer that attends, one after the other. rows: how many query rows go by at once, as
-        `block` is told them; None for all."""
+        """Run texts of one length, and yield each attention layer's intermediate results in order. rows: how many query
+        rows are computed at once, each block passed to `block`; None for all."""
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
         vectors = embed_texts(self.store, self.backend, texts)
@@ -236,7 +240,8 @@ class Layers:
             self._between()
 
     def _length_tally(self, mask: Mask, count: int) -> LengthTally:
-        """A length's coefficients under a mask, held until texts of another length come: a shard's go up."""
+        """What the metrics precompute for texts of `count` tokens under a mask; cached until texts of another length
+        come."""
         if any(length.count != count for length in self._lengths.values()):
             self._lengths.clear()
         if repr(mask) not in self._lengths:
@@ -245,7 +250,7 @@ class Layers:
 
 
 def _pad_keys(backend: Backend, rows: RowBlock, count: int) -> Array:
-    """A block's weights [text, head, row, key] over all of a text's keys: 0 where the block leaves them out."""
+    """A block's weights [text, head, row, key] with all `count` keys, 0 for those that the block leaves out."""
     weights = rows.stages["weights"]
     if rows.low > 0 or rows.high < count:
         dtype = backend.dtype_of(weights)
@@ -276,7 +281,7 @@ WAYS: dict[str, By] = {"zero": ByZero(), "mean": ByMean()}
 
 
 class AblationEffects:
-    """Takes heads away one at a time: how far the vector at the end turns, 1 − cos.
+    """Measures the effect of removing heads one at a time: how far a text's output vector turns, 1 − cosine.
 
     It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the way, then heads as
     written. model: its weights are held.
@@ -289,7 +294,8 @@ class AblationEffects:
         self.places = places(model.spec, HeadSelection(pairs=pairs))
 
     def of_text(self, tokens: Sequence[Token]) -> Floats:
-        """The effect of each head in a text, [place]; NaN where a vector has no direction."""
+        """The effect (1 − cosine) of removing each head in a text, [head] in the order of `places`; NaN where a vector
+        has no direction."""
         text = SweepText(self._model, tokens, self._model.backend)
         spec, count = self._model.spec, len(tokens)
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
@@ -298,8 +304,8 @@ class AblationEffects:
 
 
 def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """What `--effects` and `--head` ask as a plan has it: the way to take heads away, then the heads. Raises UsageError
-    where one lacks the other."""
+    """The options `--effects` and `--head` in a plan's form: ("zero" or "mean", then each head as "L5H11"); () where
+    neither is given. Raises UsageError where one lacks the other."""
     if not way and not heads:
         return ()
     if not way:
@@ -323,7 +329,7 @@ UNTOKENIZED = "untokenized"
 
 @dataclass(frozen=True, eq=False)
 class ShardTakers:
-    """What takes the numbers of a shard's batches; None for what is not asked for."""
+    """The collectors that a shard's batches are added to; None for those that were not asked for."""
 
     tallies: Tallies
     examples: Examples
@@ -335,7 +341,7 @@ class ShardTakers:
 
 
 class Worker:
-    """Computes shards one after the other, with the weights in memory.
+    """Computes the shards of a scan one after the other, with the model's weights in memory.
 
     model: the plan's model, in the plan's type, on torch. folder: the scan's. part: which part of the scan this is.
     between: called between layers and between batches, when little is held.
@@ -369,7 +375,8 @@ class Worker:
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
     def shard(self, number: int, progress: Callable[[int], None] = ignore) -> Mapping[str, int]:
-        """Compute a shard and commit it. progress: told texts as they are done. Returns its counts."""
+        """Compute shard `number`, and write its files. Returns its counts by name, such as "texts". progress: called
+        with the number of texts done since its last call."""
         plan = self.plan
         row_file = row_writer(self.folder, number, self.part, plan.heads, self.columns) if plan.measures.rows else None
         with row_file or nullcontext() as rows:
@@ -383,7 +390,8 @@ class Worker:
     def compute(
         self, number: int, progress: Callable[[int], None] = ignore, rows: RowTable | None = None
     ) -> tuple[ShardState, LinkTable | None]:
-        """A shard's state and links, of which nothing is written. rows: takes the shard's rows."""
+        """Compute shard `number` without writing its state: (state, links that meet conditions or None where there are
+        no conditions). rows: receives the shard's rows of numbers. progress: as of `shard`."""
         plan = self.plan
         records = intake.records(plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster)
         counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
@@ -429,8 +437,7 @@ class Worker:
         return ShardState(state, json.loads(json.dumps(facts))), links
 
     def _counted_texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[CountedText]:
-        """The texts that count; the others are counted by reason. Their tokens are made again when they are needed:
-        all of a shard's take more memory than they take time."""
+        """Yield the texts that are counted, adding each to `counts`; the others are added there by reason."""
         plan, limit = self.plan, self._limit
         for record in records:
             if record.text is None:
@@ -468,11 +475,11 @@ class Worker:
             yield CountedText(dataclasses.replace(record, text=piece), count, unit, number, name)
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
-        """A text of the corpus with its tokens."""
+        """A counted text with its tokens, truncated to the limit."""
         return TokenizedText(text, truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit))
 
     def _take_batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
-        """Run texts of one length, and hand their numbers to all that take them."""
+        """Run texts of one length, and add their numbers to all collectors."""
         count, texts, backend = len(batch[0].tokens), [text for text, _ in batch], self.model.backend
         shape = (len(batch), len(self.columns), int(self._starts[-1]))
         value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
@@ -561,8 +568,8 @@ class Worker:
             takers.rows.add(names, count, every.mean, row_counts)
 
     def _fill_positional(self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints) -> None:
-        """Fill the last column of a batch's numbers: the largest offset mass of each text and head, over offsets that
-        enough rows have."""
+        """Fill the positional score, the column after the metrics, in a batch's arrays: the largest share of weight at
+        one offset, of each text and head, over offsets that enough rows have."""
         columns = [self.plan.metrics.index(name) for name in OFFSETS]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(norm[:, columns] > 0, value[:, columns] / norm[:, columns], np.nan)
@@ -577,15 +584,15 @@ class Worker:
 
 
 def hold_weights(model: Model) -> Model:
-    """The model with its weights in memory, for one text after the other."""
+    """The model with its weights cached in memory, for running many texts."""
     assert isinstance(model.store, CheckpointStore)
     model.store.for_many()
     return replace(model, store=CachedStore(model.store))
 
 
 def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
-    """The beginning of a text that decides its first `limit` tokens, and its tokens: the whole text, unless that
-    has more, or more characters than so many of the longest tokens.
+    """(beginning of a text that fixes its first `limit` tokens, the beginning's tokens), so that a huge text is not
+    tokenized whole; a short text is returned whole.
 
     A word of millions of characters would take gigabytes, a text of millions of words seconds, before all but the first
     are thrown away.
@@ -602,7 +609,8 @@ def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str
 
 
 def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
-    """The first tokens of a text, with the special ones that stand at its end; positions count anew."""
+    """The first tokens of a text, `limit` with the special ones at its end, which are kept; positions are
+    renumbered."""
     if len(tokens) <= limit:
         return list(tokens)
     last = len(tokens)
@@ -614,7 +622,7 @@ def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
 
 
 def machine(model: Model) -> dict[str, str]:
-    """The machine, by what the last bits of numbers may depend on: the instruction set and the libraries' versions."""
+    """What the last bits of numbers may depend on, by name: machine, instruction set, versions of libraries, device."""
     from attncli.arrays.torch_backend import capability
 
     return {"machine": platform.machine(), "isa": capability(), "numpy": np.__version__, "device": model.backend.device}

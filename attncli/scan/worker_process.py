@@ -38,13 +38,14 @@ SPARE = 64 * 2**20
 
 
 class MemoryTrimmer:
-    """Gives back what is free between arrays that live on, each time the process has grown by `SPARE` since."""
+    """Returns free memory of this process to the system, each time the process has grown by `SPARE` bytes."""
 
     def __init__(self) -> None:
         self._least = 0
 
     def trim_if_grown(self) -> None:
-        """To be called often: trim if the process has grown; nothing where the system does not tell what it holds."""
+        """Return free memory to the system if the process has grown by `SPARE` bytes since; cheap, to be called
+        often."""
         resident = _resident()
         if resident > self._least + SPARE:
             _trim()
@@ -54,7 +55,7 @@ class MemoryTrimmer:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds; 0 where the system has no such file. Source: proc_pid_statm(5)."""
+    """The resident memory of this process in bytes; 0 where /proc does not tell. Source: proc_pid_statm(5)."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
     except OSError:
@@ -62,7 +63,7 @@ def _resident() -> int:
 
 
 def _trim() -> None:
-    """Give free memory back to the system; nothing where the C library cannot."""
+    """Return free memory to the system; does nothing where the C library has no malloc_trim."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -72,7 +73,8 @@ STOP = "stop"
 
 
 def main(arguments: list[str]) -> int:
-    """Compute the shards that the pipe names until it says stop."""
+    """The worker process: compute the shards whose numbers come in on standard input, until `STOP`, answering in lines
+    of JSON; returns the exit code. arguments: folder, model, part."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
     use_one_thread()
     folder, model, part = arguments
@@ -97,13 +99,14 @@ def main(arguments: list[str]) -> int:
 
 
 def use_one_thread() -> None:
-    """Have the libraries that are yet to be imported compute with one thread; those of Rust likewise."""
+    """Set environment variables so that libraries imported from now on compute with one thread."""
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
-    """A `Worker` of the scan in a folder, on one thread. places: where each file of the corpus is now."""
+    """A `Worker` for the scan in a folder, with its model loaded, on one thread. places: the present paths of the
+    plan's files."""
     from attncli.models.load import load
     from attncli.scan.plan import read_plan, with_files_at
     from attncli.scan.worker import Worker
@@ -117,7 +120,8 @@ def make_worker(folder: str, model: str, part: str, places: Sequence[str]) -> An
 
 
 def on_one_thread() -> None:
-    """Compute with one thread from now on: more are no faster side by side, and sums would depend on their number."""
+    """Set the imported libraries to one thread: more are no faster side by side, and sums would depend on their
+    number."""
     from attncli.arrays.torch_backend import one_thread
 
     one_thread()
@@ -133,7 +137,8 @@ def failure_text(error: Exception) -> str:
 
 
 def _listen(stream: TextIO, word_queue: SimpleQueue[str]) -> None:
-    """Put the words that come in into the queue, up to stop; without it the parent has died, and this process ends."""
+    """Put each line that comes in into the queue, until `STOP`; if the input ends without it, the parent has died, and
+    this process exits."""
     for line in stream:
         word_queue.put(line.strip())
         if line.strip() == STOP:
