@@ -84,7 +84,7 @@ class FrozenHead(Struct, frozen=True, eq=False):
         return x
 
     def of_tokens(self, rows: slice) -> FrozenHead:
-        """The same steps, of these tokens alone."""
+        """The steps and the constant cut to these tokens."""
         return FrozenHead(tuple(step.of_tokens(rows) for step in self.steps), self.constant[rows])
 
 

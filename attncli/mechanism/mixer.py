@@ -127,7 +127,7 @@ class _Recurrence(NamedTuple):
     straight: Array | None
 
     def output(self, backend: Backend, carry: Carry | None = None) -> Array:
-        """What leaves it, [..., token, head, v_dim]."""
+        """Run the recurrence; returns its output before norm and gate, [..., token, head, v_dim]."""
         if self.straight is None:
             return recur(backend, self.rate, self.step, self.k, self.v, self.q, self.strength, carry)
         added_values = self.v * self.step[..., None]
@@ -281,12 +281,12 @@ def _linear_attention(part: LayerPart, spec: LinearAttention, x: Array, carry: C
 
 
 def _wide_weight(part: LayerPart, name: str) -> Array:
-    """A weight that must be there, in the type that states are computed in. Raises KeyError for one that is not."""
+    """A role's weight in at least float32, the type of the states. Raises KeyError where the model has none."""
     return _widen(part.backend, part.read(name))
 
 
 def _wide_linear(part: LayerPart, name: str, x: Array) -> Array:
-    """x·Wᵀ + b of a role, [..., out], in the type that states are computed in."""
+    """x·Wᵀ + b of a role, [..., out], in at least float32, the type of the states."""
     return _widen(part.backend, part.linear(name, x))
 
 

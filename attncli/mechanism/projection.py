@@ -153,7 +153,7 @@ def alibi_slopes(heads: int) -> Floats:
     lower = 1 << (heads.bit_length() - 1)
 
     def powers(count: int) -> list[float]:
-        """The slopes of a number of heads that is a power of two."""
+        """ALiBi's slopes for `count` heads, a power of two."""
         return [2.0 ** (-8 * k / count) for k in range(1, count + 1)]
 
     return np.asarray(powers(lower) + powers(2 * lower)[0::2][: heads - lower])
@@ -315,7 +315,7 @@ def project(attention: LayerAttention, x: Array, memory: Array | None, context: 
 
 
 def _append_key(attention: LayerAttention, keys: Array, learned: Array) -> Array:
-    """Keys or values, [..., kv, key, dim], with a learned one of each head behind them."""
+    """Keys or values, [..., kv, key, dim], with one more at the end, a learned vector for each head."""
     own = learned.reshape((attention.spec.kv_heads, 1, -1))
     own = attention.backend.broadcast(own, (*keys.shape[:-2], 1, keys.shape[-1]))
     return attention.backend.concat([keys, own], -2)
@@ -523,12 +523,13 @@ def relative_vectors(
 
 
 def _distance_rows(position: Disentangled | RelativeSines, distances: Integers, count: int) -> Integers:
-    """The row of the vectors of positions for each distance i − j, in a text of `count` tokens."""
+    """The row of the relative-position vectors for each distance i − j, in a text of `count` tokens."""
     return distances + count if isinstance(position, RelativeSines) else distance_buckets(distances, position)
 
 
 def distance_buckets(relative: Integers, position: Disentangled) -> Integers:
-    """The row of the table for each i − j, integers in [0, 2·span). The logarithm is taken in float32, as trained."""
+    """DeBERTa's position bucket for each i − j, integers in [0, 2·span). The logarithm is taken in float32, as
+    trained."""
     relative = np.asarray(relative, np.int64)
     rows = relative
     if position.furthest is not None:
@@ -544,7 +545,8 @@ def distance_buckets(relative: Integers, position: Disentangled) -> Integers:
 def _score_place_keys(
     attention: LayerAttention, q: Array, keys: Array, offset: int, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
-    """The scores of queries q, [..., head, token, dim], with positions as keys, [..., head, bucket, dim]."""
+    """Content-to-position scores: queries q, [..., head, token, dim], with position vectors as keys, [..., head,
+    bucket, dim]."""
     backend, position = attention.backend, attention.spec.position
     assert isinstance(position, Disentangled | RelativeSines)
     query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
@@ -557,7 +559,8 @@ def _score_place_keys(
 def _score_place_queries(
     attention: LayerAttention, k: Array, queries: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
-    """The scores of positions as queries, [..., head, bucket, dim], with keys k, [..., head, token, dim]."""
+    """Position-to-content scores: position vectors as queries, [..., head, bucket, dim], with keys k, [..., head,
+    token, dim]."""
     backend, position = attention.backend, attention.spec.position
     assert isinstance(position, Disentangled)
     query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)

@@ -44,7 +44,7 @@ class Reformer(Struct, frozen=True):
 
 
 class HashTrace(Struct, frozen=True, eq=False):
-    """What hash attention did.
+    """The result of hash attention (Reformer) on one text: its stages.
 
     keys: the normalised keys, [head, key, dim]. mixed: [head, query, v_dim].
     buckets: integers [head, round, token]; None for a text of one chunk, which is not hashed.
@@ -65,7 +65,8 @@ class HashTrace(Struct, frozen=True, eq=False):
 
 
 def hash_keys(backend: Backend, q: Array) -> Array:
-    """The keys that go with shared queries [..., token, dim]: x / √(mean(x²) + 1e-6) / √dim."""
+    """The keys in Reformer, where queries and keys share a projection, from queries [..., token, dim]: x / √(mean(x²) +
+    1e-6) / √dim."""
     width = q.shape[-1]
     return q / backend.sqrt(backend.sum(q * q, -1) / width + 1e-6) / math.sqrt(width)
 
@@ -80,7 +81,8 @@ def hash_attention(
     buckets: Integers | None = None,
     dense: bool = False,
 ) -> HashTrace:
-    """Hash attention of one text.
+    """Reformer's hash attention on one text: queries, which are keys too, meet only keys of their LSH bucket, chunk by
+    chunk.
 
     q: [head, token, dim], queries and keys in one. v: [head, token, v_dim]. mask: further hides
     keys, by position. buckets: given [head, round, token] instead of hashed. dense: whether to

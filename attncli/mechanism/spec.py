@@ -178,7 +178,7 @@ class QkNorm(Struct, frozen=True):
 
 
 class Latent(Struct, frozen=True):
-    """Queries, keys and values that come from narrow vectors. Also called MLA.
+    """Latent attention (MLA): queries, keys and values are projected from narrow vectors.
 
     query: the width of the vector from which a token's queries come; None where they come from its input at once.
     keys: the width of the one from which its keys and values come. norm: of both. straight: how many entries of each
@@ -530,7 +530,7 @@ def parse_head(text: str) -> tuple[int, int] | None:
 
 
 class HeadSelection(Struct, frozen=True):
-    """Which heads of which layers: these heads in each of these layers, or heads that are named with their layer.
+    """A selection of heads: these heads in each of these layers, or (layer, head) pairs.
 
     layers, heads: their numbers. pairs: each a layer and a head; where there are any, they count alone.
     """
@@ -587,7 +587,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     biases: tuple[str, ...] = ()
 
     def attending(self, layers: Selection = EVERY) -> list[int]:
-        """The numbers of the layers that attend, ascending.
+        """The numbers of the layers with attention, ascending, among those chosen.
 
         Args:
             layers: Which layers; all that attend where nothing is chosen.
@@ -633,7 +633,7 @@ class Spec(Struct, frozen=True, kw_only=True):
         return layers_by_kind
 
     def layer_notes(self) -> tuple[Message, ...]:
-        """Sentences on the layers that attend to nothing, and on heads that are gated."""
+        """Sentences for the user on layers without attention and on heads with gates."""
         gated = any(block.attention.gated for block in self.blocks)
         note = message("what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O; W_OV leaves the gate out")
         idle = tuple(

@@ -162,7 +162,7 @@ class Later:
 
 
 class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
-    """What one layer did: its stages by name, the vectors that entered it and those that left.
+    """The trace of one layer: its stages by name, the vectors that entered it and those that left.
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
     empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's cross-attention, if it

@@ -311,7 +311,8 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
 
 
 def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
-    """A decoder's mask for a layer of that type. Raises InputError for a local layer without a window."""
+    """A decoder's mask for a layer of type `kind`, "full_attention" or "sliding_attention", the latter of `window`
+    keys. Raises InputError for a sliding layer without a window."""
     if kind == LOCAL and window is None:
         what = message("config.json has layers with a window and does not say how wide")
         raise InputError(what, where=config.where, expected="sliding_window")
@@ -319,7 +320,7 @@ def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
 
 
 def causal(window: int | None) -> Mask:
-    """A decoder's mask; a window of W keys counts the query's own."""
+    """A causal mask, within the last `window` keys, the query's own included, if there is a window."""
     return Causal() if window is None else Window(window - 1, 0)
 
 
@@ -439,7 +440,8 @@ def _rope_of_layer_type(config: Config, kind: str, *, scaled: bool) -> Config:
 def _rope_scaling(
     kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool
 ) -> RopeScaling:
-    """The scaling of a rotary embedding of `dims` entries, of the type `kind`; None for the default one.
+    """The scaling of a rotary embedding of `dims` entries that `inside`, the config's rotary settings, describes. kind:
+    "yarn", "llama3" and so on; None comes back for "default".
 
     inside: what the config says of the scaling. usual: the positions before scaling that it means by silence. by_kind:
     whether layers of other types have another scaling.
@@ -486,7 +488,8 @@ def _llama3(inside: Config, original: int) -> Llama3:
 
 
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
-    """YaRN. longest, original: positions after and before it. by_kind: whether other layers have their own."""
+    """YaRN scaling from the config's rotary settings, `inside`. longest, original: number of positions after and before
+    scaling. by_kind: whether types of layers have settings of their own."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims, mscale = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
@@ -519,7 +522,8 @@ def _log_factor(factor: float, share: float) -> float:
 
 
 def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRope:
-    """LongRoPE: a divisor for each pair of `dims`, for texts of at most `original` tokens and for longer ones."""
+    """LongRoPE scaling from the rotary settings, `inside`: a divisor for each rotated pair, for texts of at most
+    `original` tokens and for longer ones."""
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     if magnitude is None:

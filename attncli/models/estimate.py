@@ -92,7 +92,8 @@ class StoredSizes(Struct, frozen=True):
 
 
 def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
-    """The sizes of one side of a checkpoint, from its headers alone."""
+    """The bytes of one side's tensors (by layer, feed-forward part, and token), from the headers of the checkpoint
+    alone."""
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
         """How many bytes of the file these bindings' tensors take."""
@@ -106,7 +107,8 @@ def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredS
 
 
 def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
-    """The type that a text of `tokens` tokens is computed in, for results of the type `dtype`.
+    """The data type in which a text of `tokens` tokens is computed, perhaps wider than `dtype`, the type of the
+    results.
 
     Sums of hundreds of float32 products, layer after layer, are off by several times what rounding the result costs.
     Where there is little to compute, float64 does it, and what remains is that one rounding. The whole model decides,
@@ -129,7 +131,7 @@ def estimate(
     rows: int | None = None,
     dtype: str = "float32",
 ) -> CostEstimate:
-    """The estimate for one text of `tokens` tokens.
+    """Estimate bytes, time and memory of a run on one text of `tokens` tokens.
 
     sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what follows the
     attention of the last is not read. kept_stages: n × n stages kept of each layer asked for. rows: query rows at a
@@ -218,7 +220,7 @@ def _weights_at_once(spec: Spec, block: Block) -> int:
 
 
 def _attention_products(block: Block, tokens: int) -> int:
-    """Multiply-adds of a layer's attentions and of its mixer's states."""
+    """How many multiply-adds a layer's attentions take (scores and weighted values), and its mixer's states."""
     products = 0
     if block.mixer is not None and state_size(block.mixer):
         products = tokens * (STEP + state_size(block.mixer) * (CELLS + FADING * isinstance(block.mixer, SelectiveScan)))
@@ -312,14 +314,15 @@ def peak_memory(root: Path = Path("/")) -> int | None:
 
 
 def _system_memory(root: Path) -> Iterator[MemoryBudget]:
-    """What the system has available without swapping; nothing where it does not say."""
+    """The memory that the system has available without swapping; yields nothing where it does not say."""
     available = _byte_table(root / "proc/meminfo").get("MemAvailable")
     if available is not None:
         yield MemoryBudget(available, message("memory available on this machine"))
 
 
 def _control_groups(root: Path) -> Iterator[MemoryBudget]:
-    """What the process's control groups and those above them allow, version 2 and 1."""
+    """The memory that the process's control groups and those above them still allow, version 2 and 1, one for each
+    limit."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -348,7 +351,7 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
 
 
 def _process_limits(root: Path) -> Iterator[MemoryBudget]:
-    """What the limits of this process leave: RLIMIT_AS and RLIMIT_DATA, where they are set."""
+    """The memory that this process may still use under RLIMIT_AS and RLIMIT_DATA, one for each limit that is set."""
     try:
         import resource
     except ImportError:  # not a Unix
@@ -368,7 +371,8 @@ PROCESS = "proc/self/status"
 
 
 def _byte_table(path: Path, unit: int = 1024) -> dict[str, int]:
-    """Lines of "name: number kB" or "name number", in bytes; empty where the file cannot be read."""
+    """The entries of a file of lines "name: number kB" or "name number", in bytes by name; empty where it cannot be
+    read."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

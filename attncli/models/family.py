@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Concat(Struct, frozen=True):
-    """One tensor that holds several roles' rows one after the other."""
+    """Stands for one tensor of a file that holds the rows of several roles, one after the other."""
 
     name: str
 
@@ -95,7 +95,7 @@ has it."""
 
 
 class Names(Struct, frozen=True):
-    """What a family calls the tensor of each role.
+    """The tensor names of a family: for each role, which tensor or tensors hold it.
 
     layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
     list several roles, which share one tensor (`Concat`, `GroupedTensor`). outside: the other roles.
@@ -121,7 +121,8 @@ class Names(Struct, frozen=True):
         outside: Mapping[str, Source] | None = None,
         without: tuple[str, ...] = (),
     ) -> Names:
-        """A relative's names: these roles changed or added, the keys `without` dropped."""
+        """A copy of these names for a related family: roles in `inside` and `outside` replaced or added, the keys in
+        `without` dropped."""
         sources = {key: source for key, source in self.inside.items() if key not in without}
         return replace(self, inside={**sources, **inside}, outside={**self.outside, **(outside or {})})
 
@@ -295,14 +296,14 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
 
 
 def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
-    """The roles of one feed-forward part."""
+    """The weights of one feed-forward part as roles (canonical name and shape). prefix: of the names, such as "mlp"."""
     for name in ("up", "gate") if part.gated else ("up",):
         yield Role(f"{prefix}.{name}.weight", (part.width, width))
     yield Role(f"{prefix}.down.weight", (width, part.width))
 
 
 def outer_roles(spec: Spec) -> list[Role]:
-    """The roles outside the layers: embedding, final norm and head."""
+    """The weights outside the layers as roles (canonical name and shape): embedding, final norm and output head."""
     roles, head = list(_with_biases(spec, _outer_weights(spec))), spec.head
     width = spec.d_model if spec.embedding.width is None else spec.embedding.width
     if head is not None and head.projection:
@@ -316,7 +317,7 @@ def outer_roles(spec: Spec) -> list[Role]:
 
 
 def _outer_weights(spec: Spec) -> Iterator[Role]:
-    """The roles of embedding and final norm but for the biases that the Spec lists."""
+    """The weights of embedding and final norm as roles, without the biases that the Spec lists."""
     embedding = spec.embedding
     width = spec.d_model if embedding.width is None else embedding.width
     sum_width = spec.d_model if embedding.projection == "tokens" else width
@@ -346,7 +347,8 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
 
 
 def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
-    """The roles of one attention. prefix: "attn" or "cross". width: of the vectors that enter it."""
+    """The weights of one attention as roles (canonical name and shape). prefix: "attn" or "cross". width: of the
+    vectors that enter it."""
     q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
     source = width if spec.source_width is None else spec.source_width
     if spec.latent is None:
@@ -381,7 +383,8 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
 
 
 def _latent_roles(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:
-    """The roles of queries, keys and values that come from narrow vectors."""
+    """The weights of a latent attention (MLA) as roles: projections to narrow vectors, and from these to queries, keys
+    and values."""
     if latent.query is not None:
         yield Role(f"{prefix}.q_down.weight", (latent.query, width))
         yield Role(f"{prefix}.q_down_norm.weight", (latent.query,))
@@ -406,12 +409,12 @@ class StoredTensor(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The type of its numbers."""
+        """The data type of its numbers."""
         ...
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How long it is along each axis."""
+        """Its shape."""
         ...
 
     @property
@@ -498,7 +501,8 @@ class Binding(Struct, frozen=True):
 
 
 def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where: str) -> tuple[Binding, Binding | None]:
-    """Which tensors play which roles in a model, and in its decoder if it has one.
+    """Match a checkpoint's tensors to the roles of a model; returns the Binding of the model (or its encoder) and of
+    its decoder, None without one.
 
     Raises InputError for a tensor that is missing, has the wrong shape, or plays no part, UnsupportedError for one that
     plays a part and holds no floats.
@@ -524,7 +528,7 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where:
 
 
 def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Whether a tensor's name, with or without one of the prefixes, is of any of the patterns."""
+    """Whether a tensor's name, with or without one of the prefixes, matches any of the glob patterns."""
     names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
     return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
 
@@ -538,7 +542,7 @@ def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
 
 
 class _Binder:
-    """Binds one side, noting which tensors it claims."""
+    """Matches the tensors of a checkpoint to the roles of one side, and notes which are used."""
 
     def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str) -> None:
         self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
@@ -599,7 +603,8 @@ class _Binder:
         return bindings
 
     def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
-        """The tensor, or the tensors, of roles that share a source; None where an optional one is not there."""
+        """The binding of the tensor or tensors that hold these roles; None where the role is optional and its tensor is
+        missing."""
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         match source:
             case StackedTensor(name):

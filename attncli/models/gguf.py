@@ -478,7 +478,7 @@ def _norms_as_stored(spec: Spec) -> Spec:
 
 
 def open_gguf(path: Path) -> GgufCheckpoint:
-    """The checkpoint in a file, or in all files that it is one of.
+    """The checkpoint in a GGUF file; where the file is one of several parts, in all of them.
 
     Raises as `read_gguf`, and InputError for a file that is missing among several, UnsupportedError for an
     architecture or a setting that is not implemented.

@@ -48,7 +48,8 @@ class Tensors(Struct, frozen=True, eq=False):
         return name in self.arrays
 
     def read(self, name: str, *shape: int | None) -> Array:
-        """A tensor as float32 or float64. shape: what it must be, None for any size; no shape at all for any.
+        """A tensor by plain name as float32 or float64. Raises InputError unless it has this shape, None for an axis of
+        any length; without `shape` any will do.
 
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
@@ -226,7 +227,8 @@ def sizes_of(
     head_count: int | None,
     request: LayoutRequest,
 ) -> tuple[LayoutSizes, tuple[str, ...]]:
-    """The sizes of the attention that these weights make up, and notes on what was assumed.
+    """The sizes of the attention that these canonical weights form, and notes for the user on what was assumed.
+    head_count: as far as the tensors tell; None where they do not.
 
     file_names: the file's own names by canonical name, for messages. head_count: the heads that the tensors tell of.
     Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are not the file's.
@@ -269,7 +271,7 @@ def sizes_of(
 
 
 class _Labels:
-    """The file's own names of weights in messages."""
+    """Names of weights for error messages, as the file spells them."""
 
     def __init__(self, weights: Mapping[str, Array], file_names: Mapping[str, str], where: str) -> None:
         self._file_names = {role: name for roles, name in file_names.items() for role in roles.split()}
@@ -414,7 +416,8 @@ def separate_layouts() -> list[Layout]:
 
 
 def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
-    """One tensor per projection. output: what the output projection is called. form: "linear", "matrix" or "kernel"."""
+    """The layout with one tensor per projection. output: what the output projection is called. form: "linear", "matrix"
+    or "kernel"."""
     names = dict(zip(ROLES, (spelling.q, spelling.k, spelling.v, output), strict=True))
     names_text = " ".join(names[role] for role in "qkv")
     match form:
@@ -440,7 +443,8 @@ def _bias_name(name: str) -> str:
 def _read_projections(
     tensors: Tensors, request: LayoutRequest, *, weights: dict[str, str], biases: dict[str, str], form: str
 ) -> LayoutWeights:
-    """One tensor per projection, by its names by role. form: "linear", "matrix" or "kernel"."""
+    """The weights of a file with one tensor per projection. weights, biases: tensor names by role. form: "linear",
+    "matrix" or "kernel"."""
     arrays = {role: tensors.read(name) for role, name in weights.items() if name in tensors}
     notes: tuple[str, ...] = ()
     heads = None
@@ -459,7 +463,7 @@ def _read_projections(
 
 
 def _flat_projection(tensors: Tensors, name: str, role: str, form: str, heads: int) -> Array:
-    """A projection per head as one [out, in] matrix.
+    """A projection's tensor as one [out, in] matrix, whether it is stored flat or with an axis of heads.
 
     Bare matrices are [head, in, dim] and [head, dim, out] (TransformerLens), kernels [in, head, dim]
     and [head, dim, out] (Keras MultiHeadAttention).
@@ -535,7 +539,7 @@ FUSED = (
 
 
 def fused_layouts() -> list[Layout]:
-    """torch's module in both of its forms, and the fused projections."""
+    """The layouts of `torch.nn.MultiheadAttention`, joined or separate, and those with q, k and v in one tensor."""
     may = {"in_proj_bias": "q.bias k.bias v.bias", "out_proj.bias": "o.bias"}
     output = {"out_proj.weight": "o.weight"}
     whole = {"in_proj_weight": "q.weight k.weight v.weight"} | output
@@ -621,7 +625,8 @@ def class_layouts(names: Iterable[str]) -> list[Layout]:
 
 
 def _list_of_heads(heads: int) -> Layout:
-    """A module list of single heads, each with WQ, WK and WV, and one `linear` over their outputs side by side."""
+    """The layout of a module list of single heads, each with WQ, WK and WV, and one `linear` over their outputs side by
+    side."""
     modules = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
     needs = {f"{name}.weight": f"{role}.weight" for name, role in modules}
     may = {f"{name}.bias": f"{role}.bias" for name, role in modules}
@@ -631,7 +636,7 @@ def _list_of_heads(heads: int) -> Layout:
 
 
 def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> LayoutWeights:
-    """The weights of a list of heads, one below the other."""
+    """The weights of a file with one module per head, stacked head after head."""
     weights = {}
     for role in "qkv":
         names = [f"heads.{head}.W{role.upper()}" for head in range(heads)]
@@ -660,7 +665,8 @@ def _shared_projection() -> Layout:
 
 
 def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
-    """A class that cuts each embedding into heads before it projects: one [dim, dim] map serves every head.
+    """The weights of a class that cuts each embedding into heads and then projects every head by the same [dim, dim]
+    matrix.
 
     In canonical terms that is a block-diagonal matrix. A later form of the class projects the
     whole embedding first; its matrices are as large as `fc_out`. Both divide the scores by √embed_size.

@@ -382,7 +382,8 @@ def load(
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Model:
-    """A model ready to run. Nothing is read of a checkpoint's weights until it runs.
+    """Load a model by name, folder or weight file, or make a one-layer model with seeded weights; a checkpoint's
+    weights are read when it runs.
 
     Args:
         name_or_dir: A folder in Hugging Face layout, a hub id, or an alias such as "minilm". Without it and without
@@ -604,7 +605,7 @@ def _seeded_model(
     device: str | None,
     dtype: str,
 ) -> Model:
-    """The one-layer model of seeded weights, or of a weight file; arguments as of `load`."""
+    """The one-layer model, with weights from `weights`, a file, or seeded; arguments as of `load`."""
     operations, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
     if weights is not None:
         from attncli.models.layout import LayoutRequest
