@@ -244,11 +244,8 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
     match name:
         case "numpy":
             if on_gpu:
-                raise UnsupportedError(
-                    "the numpy backend runs on the cpu, not on {device}",
-                    hint=message("--backend torch --device {device}", device=device),
-                    device=repr(device),
-                )
+                what = message("the numpy backend runs on the cpu, not on {device}", device=repr(device))
+                raise UnsupportedError(what, hint=message("--backend torch --device {device}", device=device))
             return numpy_backend(dtype)
         case "torch":
             if not torch_is_installed():

@@ -36,12 +36,9 @@ class TorchBackend:
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            raise UnsupportedError(
-                "torch cannot use the device {device} here",
-                expected="cpu, cuda or mps, present and working",
-                hint="--device cpu",
-                device=repr(device),
-            ) from error
+            what = message("torch cannot use the device {device} here", device=repr(device))
+            expected = message("cpu, cuda or mps, present and working")
+            raise UnsupportedError(what, expected=expected, hint="--device cpu") from error
         if device.startswith("mps") and dtype == "float64":
             raise UnsupportedError("the device 'mps' has no float64", hint="--dtype float32")
         self.device = device
@@ -274,13 +271,8 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     tensors = _load_state_dict(path)
     total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if total > limit:
-        raise LimitError(
-            "the tensors of this file take {total:,} bytes",
-            where=path,
-            expected="at most {limit:,} bytes",
-            total=total,
-            limit=limit,
-        )
+        what = message("the tensors of this file take {total:,} bytes", total=total)
+        raise LimitError(what, where=path, expected=message("at most {limit:,} bytes", limit=limit))
     return {name: _dense_array(name, tensor, path) for name, tensor in tensors.items()}
 
 
@@ -306,11 +298,8 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
     if not isinstance(tensors, Mapping) or not all(
         isinstance(k, str) and torch.is_tensor(v) for k, v in tensors.items()
     ):
-        raise InputError(
-            "this torch file holds something other than named tensors",
-            where=path,
-            expected="a state_dict: names to tensors",
-        )
+        what = message("this torch file holds something other than named tensors")
+        raise InputError(what, where=path, expected="a state_dict: names to tensors")
     return tensors
 
 
@@ -324,12 +313,10 @@ def _dense_array(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = plain.contiguous().numpy()
     except TypeError as error:  # float8 and other data types that NumPy does not have
-        raise UnsupportedError(
-            "tensor {name} has the data type {dtype}",
-            where=path,
-            name=repr(name),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-        ) from error
+        what = message(
+            "tensor {name} has the data type {dtype}", name=repr(name), dtype=str(tensor.dtype).removeprefix("torch.")
+        )
+        raise UnsupportedError(what, where=path) from error
     return array
 
 

@@ -175,12 +175,8 @@ def no_option(context: Any, name: str) -> UsageError:
     close = [RENAMED[name]] if RENAMED.get(name) in option_names else get_close_matches(name, option_names, 1, 0.75)
     hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
     if context.parent is None and not close:
-        return UsageError(
-            "attn itself has no option {name}",
-            expected="options after the command: attn run TEXT {name}",
-            hint=hint,
-            name=name,
-        )
+        expected = message("options after the command: attn run TEXT {name}", name=name)
+        return UsageError("attn itself has no option {name}", expected=expected, hint=hint, name=name)
     return UsageError("{path} has no option {name}", hint=hint, path=path, name=name)
 
 
@@ -199,14 +195,8 @@ def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
     second_argument = values.get("other")
     words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)
     whole = shlex.quote(" ".join(words))
-    return UsageError(
-        "{many} after the text {text}: {extra}",
-        expected="the text in quotes",
-        hint=f"{path} {whole}",
-        many=many,
-        text=repr(text),
-        extra=" ".join(extra),
-    )
+    what = message("{many} after the text {text}: {extra}", many=many, text=repr(text), extra=" ".join(extra))
+    return UsageError(what, expected="the text in quotes", hint=f"{path} {whole}")
 
 
 # What ends a command from outside: Ctrl-C, SIGTERM, SIGHUP. Each puts away what was begun, and has its exit code.

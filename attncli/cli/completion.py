@@ -233,11 +233,9 @@ def set_up(args: list[str], lang: str) -> str:
             Path(path).write_text(f"{_script(shell)}\n", "utf-8", newline="\n")
     except (OSError, ValueError, RuntimeError, SubprocessError) as error:  # of a file, its letters, HOME, PowerShell
         reason = term(getattr(error, "strerror", None) or str(error))
+        what = message("cannot install the completion: {reason}", reason=reason)
         raise AttnError(
-            "cannot install the completion: {reason}",
-            where=str(getattr(error, "filename", None) or ""),
-            hint=f"attn --show-completion {shell}",
-            reason=reason,
+            what, where=str(getattr(error, "filename", None) or ""), hint=f"attn --show-completion {shell}"
         ) from error
     return "\n".join(
         translate(line, lang)

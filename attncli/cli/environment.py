@@ -195,11 +195,8 @@ class Environment:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise AttnError(
-                "cannot write the answer: {strerror}",
-                where=message("standard output"),
-                strerror=term(error.strerror or str(error)),
-            ) from error
+            what = message("cannot write the answer: {strerror}", strerror=term(error.strerror or str(error)))
+            raise AttnError(what, where=message("standard output")) from error
 
     @property
     def notes(self) -> Callable[[str], None] | None:

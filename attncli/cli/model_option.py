@@ -51,12 +51,8 @@ def checkpoint(environment: Environment, name: str, setup: RunSetup) -> Model:
 
     options, attention = setup.model, setup.attention
     if flags := " ".join(environment.options_about(options, About.ONE_LAYER)):
-        raise UsageError(
-            "{flags} describes seeded weights, and --model {name} brings its own",
-            expected="one or the other",
-            flags=flags,
-            name=name,
-        )
+        what = message("{flags} describes seeded weights, and --model {name} brings its own", flags=flags, name=name)
+        raise UsageError(what, expected="one or the other")
     if attention.position not in (None, "none"):
         raise UsageError(
             "--position {position} does not go with --model",
@@ -238,12 +234,8 @@ def parse_hashing(kind: str, seed: int) -> Reformer | None:
     counts = zip(("buckets", "rounds", "chunk"), map(int, numbers), strict=False)
     settings = replace(Reformer(seed=seed), **dict(counts))
     if settings.buckets % 2:
-        raise UsageError(
-            "hash attention needs an even number of buckets, not {buckets}",
-            expected="such as reformer:{number}",
-            buckets=settings.buckets,
-            number=settings.buckets + 1,
-        )
+        what = message("hash attention needs an even number of buckets, not {buckets}", buckets=settings.buckets)
+        raise UsageError(what, expected=message("such as reformer:{number}", number=settings.buckets + 1))
     return settings
 
 

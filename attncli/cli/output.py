@@ -226,13 +226,9 @@ def _refuse_lines(document: Document) -> None:
     """Raise LimitError where every row and column of a document would be more lines than a screen is drawn with."""
     lines = _lines_of(document)
     if lines > MOST_LINES:
-        raise LimitError(
-            "every row and column of this document is about {lines:,} lines",
-            expected="at most {most_lines:,} lines",
-            hint="no --full; --plain or --json give every number",
-            lines=lines,
-            most_lines=MOST_LINES,
-        )
+        what = message("every row and column of this document is about {lines:,} lines", lines=lines)
+        expected = message("at most {most_lines:,} lines", most_lines=MOST_LINES)
+        raise LimitError(what, expected=expected, hint="no --full; --plain or --json give every number")
 
 
 def _lines_of(value: Any) -> int:

@@ -40,12 +40,8 @@ def refuse_beside(environment: Environment, option: str, names: Collection[str],
         if about & subject and name in environment.explicit_options and name not in names
     ]
     if out_of_place:
-        raise UsageError(
-            "{out_of_place} does not go with {option}",
-            expected="one or the other",
-            out_of_place=" ".join(out_of_place),
-            option=option,
-        )
+        what = message("{out_of_place} does not go with {option}", out_of_place=" ".join(out_of_place), option=option)
+        raise UsageError(what, expected="one or the other")
 
 
 def refuse_contradictions(options: OutputOptions, environment: Environment, *, files: bool) -> None:
@@ -60,12 +56,8 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
         raise UsageError("{formats} contradict each other", expected="one of them", formats=listing(formats, " and "))
     if formats and options.svg is None:
         for option in environment.options_without(About.PLAIN if options.plain or options.is_table else About.JSON):
-            raise UsageError(
-                "{option} is about the screen, and {format} draws none",
-                expected="one or the other",
-                option=option,
-                format=formats[0],
-            )
+            what = message("{option} is about the screen, and {format} draws none", option=option, format=formats[0])
+            raise UsageError(what, expected="one or the other")
         if options.color == "always" and "color" in environment.explicit_options:
             raise UsageError(
                 "--color always does not go with {format}", expected="no colour, or a screen", format=formats[0]
@@ -106,13 +98,8 @@ def check_files(options: OutputOptions, environment: Environment, output_files: 
         if first_name == name and options.file is None and environment.writes_to(path):
             first_name = message("standard output")
         if first_name != name:
-            raise UsageError(
-                "{first_name} and {name} are the same file",
-                where=str(path),
-                expected="a file for each",
-                first_name=first_name,
-                name=name,
-            )
+            what = message("{first_name} and {name} are the same file", first_name=first_name, name=name)
+            raise UsageError(what, where=str(path), expected="a file for each")
         check_writable(path)
 
 
@@ -183,13 +170,8 @@ def _parameter_name(parameter: Any) -> str:
 
 def _refuse_replacement(output: str, source: str, path: Path) -> None:
     """Raise UsageError: the answer would take the place of what is read. output, source: what names either."""
-    raise UsageError(
-        "{output} would replace what {source} reads",
-        where=str(path),
-        expected="another file for the answer",
-        output=output,
-        source=source,
-    )
+    what = message("{output} would replace what {source} reads", output=output, source=source)
+    raise UsageError(what, where=str(path), expected="another file for the answer")
 
 
 def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:

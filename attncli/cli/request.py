@@ -106,11 +106,8 @@ def _chat_text(environment: Environment, options: TextOptions, file: Path, token
     """The chat that `--chat` names, in the words of its model's template."""
     for option, value in (("TEXT", options.text), ("--file", options.file), ("--ids", options.ids)):
         if value is not None:
-            raise UsageError(
-                "more than one text is given: {sources}",
-                expected="one of TEXT, --file, --ids, --chat",
-                sources=listing((option, "--chat"), " and "),
-            )
+            what = message("more than one text is given: {sources}", sources=listing((option, "--chat"), " and "))
+            raise UsageError(what, expected="one of TEXT, --file, --ids, --chat")
     if options.lines:
         raise UsageError("--lines takes texts apart, and --chat gives one", expected="one or the other")
     if tokenizer is None:
@@ -250,14 +247,8 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
                 number=max(low, high),
             )
         if low > high:
-            raise UsageError(
-                "--{what} {part} runs backwards",
-                expected="--{what} {last}-{first}",
-                what=what,
-                part=repr(part.strip()),
-                last=last,
-                first=first,
-            )
+            expected = message("--{what} {last}-{first}", what=what, last=last, first=first)
+            raise UsageError("--{what} {part} runs backwards", expected=expected, what=what, part=repr(part.strip()))
         chosen_numbers.update(range(low, high + 1))
     return sorted(chosen_numbers)
 
@@ -493,12 +484,8 @@ def head_pairs(
     for part in words:
         pair = parse_head(part)
         if pair is None:
-            raise UsageError(
-                "{option} {part} is no layer and head",
-                expected="each with its layer: L5H11,L3H1",
-                option=option,
-                part=repr(part),
-            )
+            what = message("{option} {part} is no layer and head", option=option, part=repr(part))
+            raise UsageError(what, expected="each with its layer: L5H11,L3H1")
         layer = _single_number(numbers([str(pair[0])], "layer", len(spec.blocks)))
         spec.attending([layer])  # a layer that attends to nothing says so, and not how few heads it has
         places.append((layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer])))))

@@ -17,6 +17,7 @@ from attncli.cli.output import validate_options
 from attncli.cli.progress import silent
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.explore.loaded_run import Source
@@ -46,10 +47,8 @@ def explore(
 
     source, about = _open_source(environment, text, setup, query)
     if not take_keyboard():
-        raise UsageError(
-            "attn explore hears keys, and there is no terminal to hear them from",
-            expected="a terminal as standard input",
-        )
+        what = message("attn explore hears keys, and there is no terminal to hear them from")
+        raise UsageError(what, expected="a terminal as standard input")
     from dataclasses import replace
 
     from attncli.explore.explorer import Explorer

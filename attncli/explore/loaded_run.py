@@ -24,6 +24,7 @@ from attncli.features.explain.document import AttentionTopic
 from attncli.features.why.document import WhyDocument
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_words
+from attncli.language import message
 from attncli.measure.head_record import (
     Absent,
     Exact,
@@ -173,10 +174,8 @@ class SavedSource:
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
         """One query's attention written out. Raises UnsupportedError where the file does not hold what that takes."""
         if self.derive is None:
-            raise UnsupportedError(
-                "this file holds no queries and keys to derive the weight from",
-                hint="attn run … --save run.safetensors",
-            )
+            what = message("this file holds no queries and keys to derive the weight from")
+            raise UnsupportedError(what, hint="attn run … --save run.safetensors")
         return self.derive(layer, head, query)
 
 

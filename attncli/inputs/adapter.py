@@ -215,11 +215,9 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
     contradict it; UnsupportedError for adapters other than LoRA with its relatives, and for GGUF files.
     """
     if base.format == "gguf":
-        raise UnsupportedError(
-            "adapters change the tensors of a folder, and this is a GGUF file",
-            where=str(next(iter(base.names().values())).file),
-            expected="the folder of the model that the adapter was trained on",
-        )
+        what = message("adapters change the tensors of a folder, and this is a GGUF file")
+        expected = message("the folder of the model that the adapter was trained on")
+        raise UnsupportedError(what, where=str(next(iter(base.names().values())).file), expected=expected)
     changes: dict[str, list[_Change]] = {}
     shifts: dict[str, list[Array]] = {}
     recipes: dict[str, Recipe] = {}
@@ -252,11 +250,9 @@ def _read_adapter(
     low-rank `changes`, `shifts` of biases, and `recipes` of tensors that it replaces whole."""
     folder = request.folder
     if not folder.is_dir() or not is_there(guarded_path(folder.resolve(), CONFIG)):
+        what = message("this folder holds no adapter")
         raise InputError(
-            "this folder holds no adapter",
-            where=str(folder),
-            expected=f"{CONFIG} · {WEIGHTS}",
-            hint=message("PEFT's save_pretrained writes one"),
+            what, where=str(folder), expected=f"{CONFIG} · {WEIGHTS}", hint=message("PEFT's save_pretrained writes one")
         )
     real = folder.resolve()
     config = read_object(guarded_path(real, CONFIG), what="an adapter's config")

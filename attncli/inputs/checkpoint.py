@@ -213,13 +213,10 @@ def _tensors_of_header(header: SafetensorsHeader, path: Path, *, packed: bool) -
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
         method = QUANTISED.get(entry.name.rpartition(".")[2])
         if method is not None:
-            raise UnsupportedError(
-                "these weights are quantised ({method}): tensor {entry}",
-                where=str(path),
-                expected="float weights",
-                method=method,
-                entry=repr(entry.name),
+            what = message(
+                "these weights are quantised ({method}): tensor {entry}", method=method, entry=repr(entry.name)
             )
+            raise UnsupportedError(what, where=str(path), expected="float weights")
     return {
         name: TensorInfo(FLOAT8.get(entry.dtype, entry.dtype_name), entry.shape, path, entry.start, entry.end)
         for name, entry in header.entries.items()

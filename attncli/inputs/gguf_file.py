@@ -266,13 +266,10 @@ class Metadata:
         InputError for a list where one value is expected."""
         value = self.get(f"{self.architecture}.{key}")
         if isinstance(value, np.ndarray | list) and key not in BY_LAYER:
-            raise InputError(
-                "the metadata set {key} to {value}",
-                where=self.where,
-                expected=message("one value"),
-                key=f"{self.architecture}.{key}",
-                value=repr(value)[:80],
+            what = message(
+                "the metadata set {key} to {value}", key=f"{self.architecture}.{key}", value=repr(value)[:80]
             )
+            raise InputError(what, where=self.where, expected=message("one value"))
         return value
 
     def layers(self) -> int:

@@ -193,13 +193,10 @@ def _token_scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[
     """A score for each token, from the file. Raises InputError where there is not one for each."""
     scores = metadata.numbers("tokenizer.ggml.scores")
     if len(scores) != len(tokens):
-        raise InputError(
-            "the vocabulary has {tokens:,} tokens and {scores:,} scores",
-            where=name,
-            expected="as many of either",
-            tokens=len(tokens),
-            scores=len(scores),
+        what = message(
+            "the vocabulary has {tokens:,} tokens and {scores:,} scores", tokens=len(tokens), scores=len(scores)
         )
+        raise InputError(what, where=name, expected="as many of either")
     return scores
 
 
@@ -327,14 +324,10 @@ def _add_template(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence
             if number is None:
                 continue
             if not isinstance(number, int) or not 0 <= number < len(tokens):
-                raise InputError(
-                    "the metadata set {key} to {value}",
-                    where=name,
-                    expected="an id from 0 to {last}",
-                    key=f"tokenizer.ggml.{key}",
-                    value=repr(number)[:80],
-                    last=len(tokens) - 1,
+                what = message(
+                    "the metadata set {key} to {value}", key=f"tokenizer.ggml.{key}", value=repr(number)[:80]
                 )
+                raise InputError(what, where=name, expected=message("an id from 0 to {last}", last=len(tokens) - 1))
             token = hf.id_to_token(number) or tokens[number]
             specials[token] = number
             return token

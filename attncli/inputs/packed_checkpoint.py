@@ -164,14 +164,10 @@ class _PackedMatrices:
         """How many numbers of a row of length `of` share each of `count` scales. Raises InputError where they do not
         divide it evenly."""
         if not count or of % count:
-            raise InputError(
-                "tensor {name} has {count} scales for rows of {length}",
-                where=str(self.raw.info(name).file),
-                expected="as many as divide the row",
-                name=repr(name),
-                count=count,
-                length=of,
+            what = message(
+                "tensor {name} has {count} scales for rows of {length}", name=repr(name), count=count, length=of
             )
+            raise InputError(what, where=str(self.raw.info(name).file), expected="as many as divide the row")
         return of // count
 
     def byte_weights(self, module: str, parts: Parts) -> None:
@@ -342,11 +338,9 @@ class _PackedMatrices:
                 return {**state, "nested_offset": offset, "nested_blocksize": sizes[-1]}
         except (ValueError, KeyError, TypeError):
             pass
+        what = message("tensor {name} does not say what the codes are", name=repr(name))
         raise InputError(
-            "tensor {name} does not say what the codes are",
-            where=str(self.raw.info(name).file),
-            expected=message("a JSON object with shape and blocksize"),
-            name=repr(name),
+            what, where=str(self.raw.info(name).file), expected=message("a JSON object with shape and blocksize")
         )
 
     def mxfp4(self, module: str, parts: Parts) -> None:

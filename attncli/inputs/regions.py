@@ -198,12 +198,10 @@ def _tokens_of_rule(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tup
         return members
     start, dots, end = rule.spec.replace("...", "…").partition("…")
     if not dots or not start or not end:
-        raise UsageError(
-            "region {name} is of no form that attn knows: {spec}",
-            expected=listing(KINDS),
-            name=repr(rule.name),
-            spec=repr(rule.spec),
+        what = message(
+            "region {name} is of no form that attn knows: {spec}", name=repr(rule.name), spec=repr(rule.spec)
         )
+        raise UsageError(what, expected=listing(KINDS))
     places = [match.span(1) for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)]
     if not (members := _tokens_in_spans(places, tokens)):
         if places:
@@ -315,15 +313,11 @@ def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", numbers)
     first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, -1)
     if match is None or first < FORMS[kind] or last < first:
-        raise UsageError(
-            "region {name} has no range {spec}",
-            expected="such as {kind}:{first}-{last}, counted from {first}",
-            name=repr(rule.name),
-            spec=repr(rule.spec),
-            kind=kind,
-            first=FORMS[kind],
-            last=FORMS[kind] + 9,
+        what = message("region {name} has no range {spec}", name=repr(rule.name), spec=repr(rule.spec))
+        expected = message(
+            "such as {kind}:{first}-{last}, counted from {first}", kind=kind, first=FORMS[kind], last=FORMS[kind] + 9
         )
+        raise UsageError(what, expected=expected)
     return first, last
 
 

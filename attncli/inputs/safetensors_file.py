@@ -116,14 +116,10 @@ def read_numbers(stream: BinaryIO, dtype: np.dtype[Any], size: int, about: str, 
     while position < size:
         count = stream.readinto(raw.data[position : position + CHUNK])  # type: ignore[attr-defined]
         if not count:
-            raise InputError(
-                "{about} ends after {position:,} of {size:,} bytes",
-                where=where,
-                expected="the whole file",
-                about=about,
-                position=position,
-                size=size,
+            what = message(
+                "{about} ends after {position:,} of {size:,} bytes", about=about, position=position, size=size
             )
+            raise InputError(what, where=where, expected="the whole file")
         position += count
     return raw.view(dtype)
 
@@ -200,15 +196,13 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
         raise InputError("this file has {size} bytes, too few for a header", where=where, expected=EXPECTED, size=size)
     (length,) = struct.unpack("<Q", read_exactly(stream, 8, where))
     if length > HEADER_LIMIT or length > size - 8:
-        raise InputError(
-            "the header claims {length:,} bytes of a file of {size:,}",
-            where=where,
-            expected="{wanted_value}, its header at most {header_limit:,} bytes",
-            length=length,
-            size=size,
+        what = message("the header claims {length:,} bytes of a file of {size:,}", length=length, size=size)
+        expected = message(
+            "{wanted_value}, its header at most {header_limit:,} bytes",
             wanted_value=EXPECTED,
             header_limit=HEADER_LIMIT,
         )
+        raise InputError(what, where=where, expected=expected)
     fields = parse_object(
         read_exactly(stream, length, where), where, message("the header of a .safetensors file: a JSON object")
     )

@@ -86,14 +86,9 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     token_ids = []
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
-            raise InputError(
-                "{piece} is no token id" if piece else "--ids holds no token ids",
-                where="--ids",
-                expected="whole numbers from 0 to {largest_id:,}",
-                hint='--ids "1 5 7"',
-                piece=repr(piece),
-                largest_id=LARGEST_ID,
-            )
+            what = message("{piece} is no token id" if piece else "--ids holds no token ids", piece=repr(piece))
+            expected = message("whole numbers from 0 to {largest_id:,}", largest_id=LARGEST_ID)
+            raise InputError(what, where="--ids", expected=expected, hint='--ids "1 5 7"')
         token_ids.append(int(piece))
     return tuple(token_ids)
 

@@ -420,12 +420,8 @@ class IdsOnly(Struct, frozen=True):
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
         """Raises InputError: text cannot be cut without a tokenizer."""
-        raise InputError(
-            "this checkpoint has no tokenizer.json",
-            where=self.folder,
-            expected="a tokenizer.json in the folder",
-            hint='--ids "5 3 8"',
-        )
+        what = message("this checkpoint has no tokenizer.json")
+        raise InputError(what, where=self.folder, expected="a tokenizer.json in the folder", hint='--ids "5 3 8"')
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """A token `#ID` for each id, of which nothing more is known."""

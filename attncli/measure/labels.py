@@ -293,12 +293,10 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     """
     a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
-        raise InputError(
-            "weights of the shape {shape} cannot be compared with {shape_2}",
-            expected="equally many queries and keys",
-            shape=list(a.shape),
-            shape_2=list(b.shape),
+        what = message(
+            "weights of the shape {shape} cannot be compared with {shape_2}", shape=list(a.shape), shape_2=list(b.shape)
         )
+        raise InputError(what, expected="equally many queries and keys")
     rows = row_divergences(a, b)
     used_rows = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
     with np.errstate(invalid="ignore"):

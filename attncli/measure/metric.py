@@ -595,13 +595,10 @@ def _as_array(values: Array | ArrayLike) -> Array:
 def _one_per_key(values: Lengthy, keys: int, name: str) -> Lengthy:
     """The values, checked to be one for each key; else InputError. name: what the error calls them."""
     if len(values) != keys:
-        raise InputError(
-            "{name} has {values} entries, the weights have {keys} keys",
-            expected="one per key",
-            name=name,
-            values=len(values),
-            keys=keys,
+        what = message(
+            "{name} has {values} entries, the weights have {keys} keys", name=name, values=len(values), keys=keys
         )
+        raise InputError(what, expected="one per key")
     return values
 
 

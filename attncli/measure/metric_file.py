@@ -184,14 +184,10 @@ def _declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecl
     }  # fmt: skip
     for attribute, value in values.items():
         if not isinstance(value, kinds[attribute]) or isinstance(value, bool):
-            raise InputError(
-                "{attribute} of the metric {name} is {value}",
-                where=where,
-                expected="a number" if int in kinds[attribute] else "a text",
-                attribute=attribute,
-                name=name,
-                value=repr(value)[:80],
+            what = message(
+                "{attribute} of the metric {name} is {value}", attribute=attribute, name=name, value=repr(value)[:80]
             )
+            raise InputError(what, where=where, expected="a number" if int in kinds[attribute] else "a text")
     for attribute in ("low", "high"):
         if attribute in values:
             values[attribute] = float(values[attribute])
@@ -308,12 +304,8 @@ def require(file: MetricFile) -> None:
     """Run the metric file that a scan's plan names. Raises InputError where its contents have changed since."""
     current_file = load_metric_file(file.path)
     if current_file.sha256 != file.sha256:
-        raise InputError(
-            "this file of metrics is another one than the scan began with",
-            where=file.path,
-            expected="sha256 {digest}",
-            digest=file.sha256,
-        )
+        what = message("this file of metrics is another one than the scan began with")
+        raise InputError(what, where=file.path, expected=message("sha256 {digest}", digest=file.sha256))
 
 
 def _try(metric: Metric) -> None:

@@ -290,12 +290,10 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
     v = parts.v
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
-            raise InputError(
-                "the values' text has {values}, the keys' {keys} tokens",
-                expected="one value for every key",
-                values=len(texts.values),
-                keys=len(texts.keys),
+            what = message(
+                "the values' text has {values}, the keys' {keys} tokens", values=len(texts.values), keys=len(texts.keys)
             )
+            raise InputError(what, expected="one value for every key")
         v = project(attention, x, model.store.embed(backend, list(texts.values)), context, 0).v
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
     concat = join_heads(backend, block.mixed)

@@ -113,11 +113,8 @@ def check_arguments(
         )
     visibility = None if mask is None else backend.keep(mask)
     if visibility is not None and backend.dtype_of(visibility) != "bool":
-        raise InputError(
-            "mask has dtype {visibility}",
-            expected="bool, True = visible; use bias for numbers to add",
-            visibility=backend.dtype_of(visibility),
-        )
+        what = message("mask has dtype {visibility}", visibility=backend.dtype_of(visibility))
+        raise InputError(what, expected="bool, True = visible; use bias for numbers to add")
     bias_array = None if bias is None else backend.keep(bias)
     if bias_array is not None and "float" not in backend.dtype_of(bias_array):
         raise InputError(
@@ -130,12 +127,8 @@ def check_arguments(
             _check_broadcast(name, array, full)
     logits = None if sinks is None else backend.array(sinks)
     if logits is not None and tuple(logits.shape) != (q.shape[-3],):
-        raise InputError(
-            "sinks has shape {logits}",
-            expected="[{shape}], one logit per query head",
-            logits=shape_text(logits),
-            shape=q.shape[-3],
-        )
+        expected = message("[{shape}], one logit per query head", shape=q.shape[-3])
+        raise InputError("sinks has shape {logits}", expected=expected, logits=shape_text(logits))
     lengths = None if key_lengths is None else _per_batch(backend, "key_lengths", key_lengths, batch)
     if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
         limits = f"{int(lengths.min())} to {int(lengths.max())}"
@@ -161,14 +154,10 @@ def _check_types(q: Array, k: Array, v: Array) -> None:
     dtypes = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
     whole = not hasattr(q, "detach") and all(name.startswith(("int", "uint")) for name in dtypes)
     if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
-        raise InputError(
-            "q has dtype {dtype}, k {dtype_2}, v {dtype_3}",
-            expected="one of {dtypes} for all three",
-            dtype=dtypes[0],
-            dtype_2=dtypes[1],
-            dtype_3=dtypes[2],
-            dtypes=" ".join(DTYPES),
+        what = message(
+            "q has dtype {dtype}, k {dtype_2}, v {dtype_3}", dtype=dtypes[0], dtype_2=dtypes[1], dtype_3=dtypes[2]
         )
+        raise InputError(what, expected=message("one of {dtypes} for all three", dtypes=" ".join(DTYPES)))
 
 
 def _check_shapes(q: Array, k: Array, v: Array) -> None:
@@ -185,12 +174,8 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
                 array=shape_text(array),
             )
     if q.shape[-1] != k.shape[-1]:
-        raise InputError(
-            "q has dim {shape}, k has dim {shape_2}",
-            expected="one dim, for q·k",
-            shape=q.shape[-1],
-            shape_2=k.shape[-1],
-        )
+        what = message("q has dim {shape}, k has dim {shape_2}", shape=q.shape[-1], shape_2=k.shape[-1])
+        raise InputError(what, expected="one dim, for q·k")
     if tuple(k.shape[-3:-1]) != tuple(v.shape[-3:-1]):
         raise InputError(
             "k has shape {k}, v has shape {v}",
@@ -246,12 +231,8 @@ def _checked_offset(backend: Backend, offset: int | Sequence[int] | Array, batch
     start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
     least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
     if least < -FURTHEST or most > FURTHEST:
-        raise InputError(
-            "offset is {least}",
-            expected="a position from -{furthest:,} to {furthest:,}",
-            least=least if least < -FURTHEST else most,
-            furthest=FURTHEST,
-        )
+        what = message("offset is {least}", least=least if least < -FURTHEST else most)
+        raise InputError(what, expected=message("a position from -{furthest:,} to {furthest:,}", furthest=FURTHEST))
     return start
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError, UsageError
+from attncli.language import message
 from attncli.mechanism.attend import Rule, attend_rows, softmax
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
 from attncli.mechanism.mask.pattern import buckets_of, directions
@@ -144,12 +145,8 @@ def _check_rule(rule: Reformer, mask: Mask) -> None:
         if value is not None and value < 1:
             raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
     if rule.buckets % 2:
-        raise UsageError(
-            "hash attention needs an even number of buckets, not {buckets}",
-            expected="such as {number}",
-            buckets=rule.buckets,
-            number=rule.buckets + 1,
-        )
+        what = message("hash attention needs an even number of buckets, not {buckets}", buckets=rule.buckets)
+        raise UsageError(what, expected=message("such as {number}", number=rule.buckets + 1))
     if mask.depends_on == "vectors":
         raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")
     if mask.by_head():

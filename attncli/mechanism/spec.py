@@ -556,12 +556,9 @@ class HeadSelection(Struct, frozen=True):
         layers, heads = sorted({layer for layer, _ in self.pairs}), sorted({head for _, head in self.pairs})
         if len(layers) * len(heads) != len(set(self.pairs)):
             words = [f"L{layer}H{head}" for layer, head in self.pairs]
-            raise UsageError(
-                "--head {words} names other heads in each layer",
-                expected="the same heads in every layer named here; attn ablate and attn patch take any",
-                hint=f"--head {words[0]}",
-                words=",".join(words),
-            )
+            what = message("--head {words} names other heads in each layer", words=",".join(words))
+            expected = message("the same heads in every layer named here; attn ablate and attn patch take any")
+            raise UsageError(what, expected=expected, hint=f"--head {words[0]}")
         return layers, heads
 
 
@@ -604,13 +601,8 @@ class Spec(Struct, frozen=True, kw_only=True):
         for layer in sorted(set(layers)):
             if not 0 <= layer < len(self.blocks):
                 count = len(self.blocks)
-                raise InputError(
-                    "there is no layer {layer}",
-                    expected="0 to {last} ({count} layers)",
-                    layer=layer,
-                    last=count - 1,
-                    count=count,
-                )
+                what = message("there is no layer {layer}", layer=layer)
+                raise InputError(what, expected=message("0 to {last} ({count} layers)", last=count - 1, count=count))
             if self.blocks[layer].instead:
                 raise InputError(
                     "layer {layer} attends to nothing: it is {instead}",

@@ -72,12 +72,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         for path, header in files:
             for name, tensor in header.tensors.items():
                 if name in tensors:
-                    raise InputError(
-                        "tensor {name} is in two files",
-                        where=f"{tensors[name].file} and {path}",
-                        expected="each tensor once",
-                        name=repr(name),
-                    )
+                    what = message("tensor {name} is in two files", name=repr(name))
+                    raise InputError(what, where=f"{tensors[name].file} and {path}", expected="each tensor once")
                 kind = tensor.block.name
                 own = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}.get(kind)
                 tensors[name] = TensorInfo(
@@ -401,14 +397,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         for block in spec.blocks:
             position = block.attention.position
             if isinstance(position, Rope) and rotated is not None and position.dims != rotated:
-                raise UnsupportedError(
-                    "{key} is {rotated}",
-                    where=str(self.file),
-                    expected="{dims}, as models of this family rotate",
-                    key=f"{prefix}rope.dimension_count",
-                    rotated=rotated,
-                    dims=position.dims,
-                )
+                what = message("{key} is {rotated}", key=f"{prefix}rope.dimension_count", rotated=rotated)
+                expected = message("{dims}, as models of this family rotate", dims=position.dims)
+                raise UnsupportedError(what, where=str(self.file), expected=expected)
         for key in self.metadata.values:
             unread = key.startswith(prefix) and key not in self.metadata.read_keys
             if unread and key.removeprefix(prefix) not in HARMLESS:
@@ -489,14 +480,9 @@ def open_gguf(path: Path) -> GgufCheckpoint:
         return GgufCheckpoint([(real, read_gguf(real))])
     stem, count = match[1], int(match[3])
     if not 1 <= int(match[2]) <= count <= MOST_PARTS:
-        raise InputError(
-            "this is called part {part} of {count}",
-            where=str(path),
-            expected="a part from 1 to {count}, at most {most}",
-            part=int(match[2]),
-            count=count,
-            most=MOST_PARTS,
-        )
+        what = message("this is called part {part} of {count}", part=int(match[2]), count=count)
+        expected = message("a part from 1 to {count}, at most {most}", count=count, most=MOST_PARTS)
+        raise InputError(what, where=str(path), expected=expected)
     folder, files = path.parent.resolve(), []
     for part in range(1, count + 1):
         name = f"{stem}-{part:05}-of-{count:05}.gguf"

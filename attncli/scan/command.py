@@ -497,13 +497,10 @@ def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head
     if metric is not None and metric not in metric_names:
         raise UsageError("this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric))
     if head_place is not None and head_place not in scan_plan.heads:
-        raise UsageError(
-            "there is no head {head}",
-            expected="L0H0 to L{last}H{last_2}",
-            head=head,
-            last=scan_plan.model.layers - 1,
-            last_2=scan_plan.model.heads[-1] - 1,
+        expected = message(
+            "L0H0 to L{last}H{last_2}", last=scan_plan.model.layers - 1, last_2=scan_plan.model.heads[-1] - 1
         )
+        raise UsageError("there is no head {head}", expected=expected, head=head)
 
 
 def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
@@ -570,11 +567,9 @@ def _with_named_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> Scan
     places = []
     for file in scan_plan.measures.metric_files:
         if file.sha256 not in paths_by_digest:
-            raise UsageError(
-                "this scan measured with a file of metrics, and verifying runs its code",
-                expected="--metric-file FILE, the file with sha256 {digest}",
-                digest=file.sha256,
-            )
+            what = message("this scan measured with a file of metrics, and verifying runs its code")
+            expected = message("--metric-file FILE, the file with sha256 {digest}", digest=file.sha256)
+            raise UsageError(what, expected=expected)
         places.append(paths_by_digest[file.sha256])
     return with_files_at(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 

@@ -163,12 +163,8 @@ def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputE
     elif reason == UNKNOWN:
         expected = message("texts of words that the model knows, or no --skip-unknown")
     reasons = [Message(SKIP_NOTES[name].template, {"count": f"{count:,}"}) for name, count in skipped.items() if count]
-    return InputError(
-        "no record of the corpus could be counted: {reasons}",
-        where=request.corpus[0],
-        expected=expected,
-        reasons=listing(reasons),
-    )
+    what = message("no record of the corpus could be counted: {reasons}", reasons=listing(reasons))
+    return InputError(what, where=request.corpus[0], expected=expected)
 
 
 def usable_processors() -> int:

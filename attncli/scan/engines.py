@@ -317,12 +317,8 @@ def _check_answers(address: str) -> None:
 
 def _no_answer_error(address: str, error: Exception) -> AttnError:
     """The AttnError, returned and not raised, that no Ray cluster answers at this address."""
-    return AttnError(
-        "no Ray cluster answers at {address}: {error}",
-        hint="ray start --head, or --engine ray:local",
-        address=repr(address),
-        error=error,
-    )
+    what = message("no Ray cluster answers at {address}: {error}", address=repr(address), error=error)
+    return AttnError(what, hint="ray start --head, or --engine ray:local")
 
 
 @dataclass(frozen=True)

@@ -115,11 +115,8 @@ def find_files(
             matches = sorted(entry for entry in glob(name, recursive=True) if Path(entry).is_file())  # noqa: PTH207
             inside = [entry for entry in matches if not scans.leave_out(entry)]
         if not inside:
-            raise InputError(
-                "there is no corpus {name}",
-                expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files",
-                name=repr(name),
-            )
+            what = message("there is no corpus {name}", name=repr(name))
+            raise InputError(what, expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files")
         files += inside
     for folder in scans.left_out:
         note(message("{folder} was written by a scan, and is no part of the corpus", folder=folder))
@@ -216,13 +213,8 @@ def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) 
         if name not in names:
             raise InputError("there is no column {name}", where=path, expected=listing(names[:20]), name=repr(name))
         if names.count(name) > 1:
-            raise InputError(
-                "there are {name} columns {name_2}",
-                where=path,
-                expected="one of that name",
-                name=names.count(name),
-                name_2=repr(name),
-            )
+            what = message("there are {name} columns {name_2}", name=names.count(name), name_2=repr(name))
+            raise InputError(what, where=path, expected="one of that name")
     return columns
 
 
@@ -482,12 +474,8 @@ def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | 
 
 def changed_error(file: File) -> InputError:
     """The InputError, returned and not raised, that a file has changed since the scan was planned."""
-    return InputError(
-        "this file of the corpus has changed since the scan was planned",
-        where=file.name,
-        expected="sha256 {sha256}",
-        sha256=file.sha256,
-    )
+    what = message("this file of the corpus has changed since the scan was planned")
+    return InputError(what, where=file.name, expected=message("sha256 {sha256}", sha256=file.sha256))
 
 
 # Ranges of a corpus: which records of which files each shard holds, cut while the files go by.

@@ -238,12 +238,8 @@ def _write_to_disk(plan: ScanPlan, path: Path) -> None:
     """Write a plan to a file, synced to the disk. Raises LimitError for a plan too large to be read again."""
     raw = msgspec.json.format(msgspec.json.encode(_plan_fields(plan)), indent=1)
     if len(raw) > LARGEST:
-        raise LimitError(
-            "the plan of this scan would have {raw:,} bytes",
-            expected="at most {largest:,} bytes: fewer, larger files",
-            raw=len(raw),
-            largest=LARGEST,
-        )
+        what = message("the plan of this scan would have {raw:,} bytes", raw=len(raw))
+        raise LimitError(what, expected=message("at most {largest:,} bytes: fewer, larger files", largest=LARGEST))
     with path.open("wb") as stream:
         stream.write(raw)
         stream.flush()
@@ -265,12 +261,8 @@ def read_plan(folder: Path) -> ScanPlan:
     attn."""
     plan, path = _read_plan(folder), folder / NAME
     if plan.schema != SCHEMA:
-        raise InputError(
-            "another version of attn made this scan: its plan is {schema}",
-            where=str(path),
-            expected=SCHEMA,
-            schema=repr(plan.schema),
-        )
+        what = message("another version of attn made this scan: its plan is {schema}", schema=repr(plan.schema))
+        raise InputError(what, where=str(path), expected=SCHEMA)
     return plan
 
 
@@ -458,12 +450,8 @@ def make_plan(
             torch=version,
         )
         if request.cluster and not any(record.cluster for record in planned_records(scan_plan, folder)):
-            raise InputError(
-                "no record has a field {cluster}",
-                where=names[0],
-                expected="--cluster FIELD of the records",
-                cluster=repr(request.cluster),
-            )
+            what = message("no record has a field {cluster}", cluster=repr(request.cluster))
+            raise InputError(what, where=names[0], expected="--cluster FIELD of the records")
         choice = _choose_texts(request, scan_plan, folder, note)
         scores = repeat_scores(model, EVERY, seed=request.seed) if request.labels else {}
         repeats = [
@@ -513,11 +501,8 @@ def _take_in_corpus(
         files.clear()
         _, shards = take_in(names, request.format, folder / COPIES)
     if request.cluster and all(file.format.kind == "lines" for file in files):
-        raise UsageError(
-            "--cluster {cluster} names a field, and lines of text have none",
-            expected="a corpus of .jsonl or .parquet",
-            cluster=repr(request.cluster),
-        )
+        what = message("--cluster {cluster} names a field, and lines of text have none", cluster=repr(request.cluster))
+        raise UsageError(what, expected="a corpus of .jsonl or .parquet")
     return shards
 
 
@@ -564,12 +549,8 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
     for file in scan_plan.files:
         now = file.path if file.copied else names_by_digest.get((file.sha256, file.size))
         if now is None:
-            raise InputError(
-                "no file that is named holds this part of the scan's corpus",
-                where=file.name,
-                expected="a file with sha256 {sha256}",
-                sha256=file.sha256,
-            )
+            what = message("no file that is named holds this part of the scan's corpus")
+            raise InputError(what, where=file.name, expected=message("a file with sha256 {sha256}", sha256=file.sha256))
         paths.append(now if file.copied else str(Path(now).absolute()))
     return with_files_at(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
 
@@ -630,14 +611,10 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
     for layer, head in heads:
         if layer >= len(model.spec.blocks) or head >= model.spec.blocks[layer].attention.heads:
             first = model.spec.blocks[0].attention.heads
-            raise UsageError(
-                "there is no head L{layer}H{head}",
-                expected="{blocks} layers of {first} heads, from L0H0",
-                layer=layer,
-                head=head,
-                blocks=len(model.spec.blocks),
-                first=first,
+            expected = message(
+                "{blocks} layers of {first} heads, from L0H0", blocks=len(model.spec.blocks), first=first
             )
+            raise UsageError("there is no head L{layer}H{head}", expected=expected, layer=layer, head=head)
 
 
 def model_digest(model: Model) -> str:

@@ -86,11 +86,8 @@ def parse_condition(text: str) -> Condition:
             "--find {text}: no weight reaches {least:g}", expected="a weight from 0 to 1", text=repr(text), least=least
         )
     if not {"from", "to"} & set(values) and (least < 0.5 or "head" not in values):
-        raise UsageError(
-            "--find {text} would keep links of nearly every text",
-            expected="a token, or a head and a weight from 0.5",
-            text=repr(text),
-        )
+        what = message("--find {text} would keep links of nearly every text", text=repr(text))
+        raise UsageError(what, expected="a token, or a head and a weight from 0.5")
     return Condition(values.get("from"), values.get("to"), least, parse_heads(values.get("head", "")))
 
 

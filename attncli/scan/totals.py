@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
+from attncli.language import message
 from attncli.measure.labels import LABELS, decide_label
 from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
@@ -416,13 +417,8 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         if name == "link_tokens" and shape != "missing":
             shape = (*shape[:1], ANY_SIZE, *shape[2:])
         if shape != shapes.get(name):
-            raise InputError(
-                "this shard is not whole: {name} is {shape}",
-                where=where,
-                expected=str(shapes.get(name, "no such array")),
-                name=name,
-                shape=shape,
-            )
+            what = message("this shard is not whole: {name} is {shape}", name=name, shape=shape)
+            raise InputError(what, where=where, expected=str(shapes.get(name, "no such array")))
         if state.arrays[name].dtype.kind not in "iu":
             raise InputError("this shard is not whole: {name} holds no whole numbers", where=where, name=name)
     example_places: set[tuple[int, int]] = set()

@@ -23,7 +23,7 @@ from attncli.draw.safe import cells, safe, safe_html
 from attncli.draw.shaded_matrix import Palette
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.language import listing
+from attncli.language import listing, message
 
 # Which families a text is in, and where it is cut so that its letters are found: emoji of several break off.
 
@@ -306,11 +306,8 @@ def style_of(text: str) -> Style:
         if word in ("light", "dark"):
             theme = DARK if word == "dark" else LIGHT
         elif (match := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word)) is None:
-            raise UsageError(
-                "--figure-style {word} is no style",
-                expected="light, dark, 85mm, 300dpi, joined by commas",
-                word=repr(word),
-            )
+            what = message("--figure-style {word} is no style", word=repr(word))
+            raise UsageError(what, expected="light, dark, 85mm, 300dpi, joined by commas")
         elif match[2] == "mm" and 10 <= float(match[1]) <= 2000:
             mm = float(match[1])
         elif match[2] == "dpi" and 36 <= float(match[1]) <= 1200:

@@ -48,11 +48,8 @@ def check_site(folder: Path) -> None:
         return
     with index.open("rb") as stream:
         if GENERATOR not in stream.read(1 << 16):
-            raise UsageError(
-                "this folder has an index.html that attn did not write",
-                where=str(index),
-                expected="an empty folder, or one that attn wrote",
-            )
+            what = message("this folder has an index.html that attn did not write")
+            raise UsageError(what, where=str(index), expected="an empty folder, or one that attn wrote")
 
 
 def write_site(

@@ -161,11 +161,9 @@ def sides(
             ),
         ]
     if not counts:
-        raise UsageError(
-            "there is nothing to compare with",
-            expected="a second text, or an option given twice",
-            hint='attn compare "…" --mask none --mask causal',
-        )
+        what = message("there is nothing to compare with")
+        expected = message("a second text, or an option given twice")
+        raise UsageError(what, expected=expected, hint='attn compare "…" --mask none --mask causal')
     if len(set(counts.values())) > 1:
         unequal = listing(f"{name} {count}" for name, count in counts.items())
         raise UsageError(
@@ -388,12 +386,8 @@ def _read_run(path: Path) -> RunDocument:
 
     document = open_document(path)
     if not isinstance(document, RunDocument):
-        raise InputError(
-            "this is {schema}",
-            where=str(path),
-            expected="attn.run/1, as attn run --json writes it",
-            schema=repr(document.schema),
-        )
+        what = message("this is {schema}", schema=repr(document.schema))
+        raise InputError(what, where=str(path), expected="attn.run/1, as attn run --json writes it")
     return document
 
 

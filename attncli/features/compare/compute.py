@@ -214,11 +214,8 @@ def _query_positions(a: RunDocument, b: RunDocument, query: str, note: Callable[
         except InputError:
             pass
         else:
-            raise InputError(
-                "{query} is only in B, so there is nothing to compare its row with",
-                expected="a token that both texts have",
-                query=repr(query),
-            ) from None
+            what = message("{query} is only in B, so there is nothing to compare its row with", query=repr(query))
+            raise InputError(what, expected="a token that both texts have") from None
         raise
     if span.stop - span.first > 1:
         count = span.stop - span.first

@@ -247,12 +247,8 @@ def cost(
     else:
         width, count = 512 if d_model is None else d_model, 8 if heads is None else heads
         if count < 1 or width % count:
-            raise UsageError(
-                "d_model {width} is not divisible by {count} heads",
-                expected="d_model divisible by the number of heads",
-                width=width,
-                count=count,
-            )
+            what = message("d_model {width} is not divisible by {count} heads", width=width, count=count)
+            raise UsageError(what, expected="d_model divisible by the number of heads")
         d_k = d_v = width // count
     sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
     check_sizes(sizes)

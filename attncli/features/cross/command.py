@@ -20,6 +20,7 @@ from attncli.cli.output import (
     write_with_figure,
 )
 from attncli.errors import UsageError
+from attncli.language import message
 
 
 def cross(
@@ -58,10 +59,8 @@ def cross(
     view = validate_options(output, environment, "cross", files={"--html": page.html})
     validate_page(page)
     if setup.model.embeddings is not None:
-        raise UsageError(
-            "--embeddings belongs to one text, and cross-attention has two",
-            expected="attn tensors, for arrays of your own",
-        )
+        what = message("--embeddings belongs to one text, and cross-attention has two")
+        raise UsageError(what, expected="attn tensors, for arrays of your own")
     if query_text == key_text == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
     sources = request.texts_and_chats(environment, (query_text, key_text), chats)

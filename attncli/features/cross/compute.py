@@ -135,12 +135,8 @@ def cross_texts(model: Model, query: Text, key: Text | None, value: str | None =
             "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
         )
     if model.spec.decoder is None:
-        raise UnsupportedError(
-            "{family} models have no cross-attention",
-            expected="an encoder-decoder: t5, bart or marian",
-            hint="attn models list",
-            family=model.identity.family,
-        )
+        what = message("{family} models have no cross-attention", family=model.identity.family)
+        raise UnsupportedError(what, expected="an encoder-decoder: t5, bart or marian", hint="attn models list")
     keys = _tokens(model, key)
     return CrossTexts(query.text, key.text, _tokens(model.decoder(keys), query), keys)
 

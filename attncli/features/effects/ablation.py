@@ -216,10 +216,8 @@ def refuse_hashed(model: Model) -> None:
     attention), which differs from one changed run to the next."""
     for block in model.spec.blocks[1:]:
         if any(part.depends_on == "vectors" for part in block.attention.mask.parts_of()):
-            raise UnsupportedError(
-                "a hash mask is made from each run's own vectors, and effects run many at once",
-                expected="a mask by position, such as causal or window:W",
-            )
+            what = message("a hash mask is made from each run's own vectors, and effects run many at once")
+            raise UnsupportedError(what, expected="a mask by position, such as causal or window:W")
 
 
 class _LookReader:
@@ -274,10 +272,8 @@ def ablate_document(
     answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
     if request.answer:
         if isinstance(removal.by, ByResample):
-            raise UsageError(
-                "the other text has no place for an answer of several tokens",
-                expected="--by zero or mean, or --target of one token",
-            )
+            what = message("the other text has no place for an answer of several tokens")
+            raise UsageError(what, expected="--by zero or mean, or --target of one token")
         model.encode(answered)
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     predicts = "logprob" in request.measures or "kl" in request.measures
@@ -444,12 +440,10 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
     """How the mean of the first measure differs between two `attn.effects/1` documents, b − a, head by head. names:
     what a and b are called. Raises InputError where measures differ or no head is in both."""
     if a.measures[0] != b.measures[0]:
-        raise InputError(
-            "one document measures {measure}, the other {measure_2}",
-            expected="the same --measure in both",
-            measure=a.measures[0],
-            measure_2=b.measures[0],
+        what = message(
+            "one document measures {measure}, the other {measure_2}", measure=a.measures[0], measure_2=b.measures[0]
         )
+        raise InputError(what, expected="the same --measure in both")
     name = readings_of(a.measures)[0]
     sides = [
         {(row.attention, row.layer, row.head): mean for row in side.effects if (mean := row.measures.mean(name))}

@@ -177,10 +177,8 @@ def ablate(
         _ablate_regions(environment, text, regions, setup, output, page, measure_options)
         return
     if (regions.region or regions.regions) and removal.start is None and measure_options.query is None:
-        raise UsageError(
-            "--region names tokens, and none is asked for",
-            expected="--each-region, or --from, --to or --query with its name, as well",
-        )
+        what = message("--region names tokens, and none is asked for")
+        raise UsageError(what, expected="--each-region, or --from, --to or --query with its name, as well")
     view = validate_options(output, environment, "ablate", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
@@ -454,11 +452,8 @@ def patch(
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
     sources = request.texts_and_chats(environment, (clean, corrupt), chats)
     if len(sources) != 2:
-        raise UsageError(
-            "attn patch takes two texts, and {count} are given",
-            expected="CLEAN and CORRUPT, or --chat FILE",
-            count=len(sources),
-        )
+        what = message("attn patch takes two texts, and {count} are given", count=len(sources))
+        raise UsageError(what, expected="CLEAN and CORRUPT, or --chat FILE")
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
     texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     clean_tokens, corrupt_tokens = (request.tokens_of(loaded_model, source_text) for source_text in texts)

@@ -292,10 +292,8 @@ def patch(
     _tell_cost(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=patching.predicts)
     ids = [[token.id for token in text_tokens] for text_tokens in (clean_tokens, corrupt_tokens)]
     if ids[0] == ids[1] and clean != corrupt and any(token.unknown for token in clean_tokens):
-        raise InputError(
-            "the two texts are the same to this model: they differ in words that it does not know",
-            expected="texts that differ in words which the model knows",
-        )
+        what = message("the two texts are the same to this model: they differ in words that it does not know")
+        raise InputError(what, expected="texts that differ in words which the model knows")
     result = run_patches(model, clean_tokens, corrupt_tokens, patching, memory=memory, progress=progress)
     return PatchDocument(
         **header(model, clean, clean_tokens, computing=result.backend),

@@ -462,11 +462,8 @@ def _combine_readings(
         query_sums[-1] = key_sums[-1] = row.added
     visible = row.visible.astype(bool)
     if not np.isfinite([*row.scaled[visible], *query_sums[:, visible].flat, *key_sums[:, visible].flat]).all():
-        raise InputError(
-            "the model's own numbers leave the range of {dtype}",
-            expected="a smaller --scale or a wider --dtype",
-            dtype="float64",
-        )
+        what = message("the model's own numbers leave the range of {dtype}", dtype="float64")
+        raise InputError(what, expected="a smaller --scale or a wider --dtype")
     return Contributions(link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space)
 
 

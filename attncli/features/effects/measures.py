@@ -43,12 +43,8 @@ def target_id(model: Model, name: str) -> int:
         if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
             raise UsageError("{name} names no entry", expected="id: and a whole number, such as id:42", name=repr(name))
         if int(number) >= model.spec.vocabulary:
-            raise InputError(
-                "there is no entry {number:,}",
-                expected="0 to {last:,}, the model's vocabulary",
-                number=int(number),
-                last=model.spec.vocabulary - 1,
-            )
+            expected = message("0 to {last:,}, the model's vocabulary", last=model.spec.vocabulary - 1)
+            raise InputError("there is no entry {number:,}", expected=expected, number=int(number))
         return int(number)
     spellings = (f" {name}", name)
     encodings = [[token for token in model.tokenizer.encode(text) if not token.special] for text in spellings]
@@ -56,12 +52,8 @@ def target_id(model: Model, name: str) -> int:
         if len(pieces) == 1 and pieces[0].id is not None and not pieces[0].unknown:
             return pieces[0].id
     if any(token.unknown for token in encodings[-1]):
-        raise InputError(
-            "{name} is unknown to this model: its vocabulary has no entry for it",
-            expected="a word that is one entry",
-            hint="id:N names an entry",
-            name=repr(name),
-        )
+        what = message("{name} is unknown to this model: its vocabulary has no entry for it", name=repr(name))
+        raise InputError(what, expected="a word that is one entry", hint="id:N names an entry")
     pieces_text = " ".join(f"{token.text} (id:{token.id})" for token in encodings[-1])
     raise InputError(
         message(
@@ -119,11 +111,8 @@ def refuse_overflow(backend: Backend, vectors: Array) -> None:
     """Raise InputError where vectors of the unchanged run are not all finite, so that no change can be measured against
     them."""
     if not np.isfinite(np.asarray(backend.numpy(vectors), np.float64)).all():
-        raise InputError(
-            "the model's own numbers leave the range of {dtype}",
-            expected="a smaller --scale or a wider --dtype",
-            dtype=backend.dtype,
-        )
+        what = message("the model's own numbers leave the range of {dtype}", dtype=backend.dtype)
+        raise InputError(what, expected="a smaller --scale or a wider --dtype")
 
 
 class Reader(Protocol):

@@ -257,10 +257,8 @@ def check_receivers(spec: Spec, receivers: Sequence[PathReceiver], senders: Sequ
                 family=spec.family,
             )
         if attention.own_global:
-            raise UnsupportedError(
-                "global tokens have projections to themselves, which --into does not replace",
-                expected="a model without global tokens",
-            )
+            what = message("global tokens have projections to themselves, which --into does not replace")
+            raise UnsupportedError(what, expected="a model without global tokens")
 
 
 def told_values(

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from attncli.arrays.backend import numbers_of
 from attncli.errors import InputError
+from attncli.language import message
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Kind
 from attncli.mechanism.mask import Mask
@@ -57,12 +58,10 @@ def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
     ]
     if not addresses:
         spec.attending(selection.layers)
-        raise InputError(
-            "no head is chosen",
-            expected="heads 0 to {last} of layers 0 to {last_2}",
-            last=most_heads(spec) - 1,
-            last_2=len(spec.blocks) - 1,
+        expected = message(
+            "heads 0 to {last} of layers 0 to {last_2}", last=most_heads(spec) - 1, last_2=len(spec.blocks) - 1
         )
+        raise InputError("no head is chosen", expected=expected)
     return addresses
 
 

@@ -20,6 +20,7 @@ from attncli.errors import InputError, LimitError
 from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
 from attncli.features.effects.places import HeadAddress, attentions, may_query_some, may_start_late, most_heads
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.measure.row_facts import Bools
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Intervention, Interventions, Kind, KnockOut, Replace, Weights, Zero
@@ -130,13 +131,10 @@ class SweepSize(Struct, frozen=True):
 
 def over_memory(needed: int, memory: int) -> LimitError:
     """The error for work that takes `needed` bytes where there may be `memory`."""
-    return LimitError(
-        "this would take about {needed:,} bytes of memory, there may be {memory:,}",
-        expected="less work, or a higher --max-memory",
-        hint="a shorter text",
-        needed=needed,
-        memory=memory,
+    what = message(
+        "this would take about {needed:,} bytes of memory, there may be {memory:,}", needed=needed, memory=memory
     )
+    return LimitError(what, expected="less work, or a higher --max-memory", hint="a shorter text")
 
 
 def _inner_width(block: Block) -> int:

@@ -93,13 +93,8 @@ def single(selection: Selection, what: str) -> int:
     Raises UsageError for several."""
     numbers = [0] if selection is EVERY else list(selection)
     if len(numbers) > 1:
-        raise UsageError(
-            "--{what} names {numbers} {what}s",
-            expected="one: this is about one {noun}",
-            what=what,
-            noun=term(what),
-            numbers=len(numbers),
-        )
+        expected = message("one: this is about one {noun}", noun=term(what))
+        raise UsageError("--{what} names {numbers} {what}s", expected=expected, what=what, numbers=len(numbers))
     return numbers[0]
 
 
@@ -438,10 +433,8 @@ def order(
 
     environment: Environment = ctx.obj
     if setup.model.embeddings is not None:
-        raise UsageError(
-            "--embeddings has one row per place, and order moves the tokens",
-            expected="seeded, file or checkpoint embeddings",
-        )
+        what = message("--embeddings has one row per place, and order moves the tokens")
+        raise UsageError(what, expected="seeded, file or checkpoint embeddings")
     first = request.model(environment, setup, tokenizer=text.tokenizer)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(first, source_text)
@@ -520,11 +513,8 @@ def text(
 
     shows_projections = view.show is not None and bool(view.show & set(PROJECTIONS))
     if (output.json or output.ndjson) and view.show is not None and not shows_projections:
-        raise UsageError(
-            "--show {parts} changes no document: it always has these",
-            expected=message("{weights}, which --show adds to it", weights=listing(PROJECTIONS)),
-            parts=",".join(sorted(view.show)),
-        )
+        what = message("--show {parts} changes no document: it always has these", parts=",".join(sorted(view.show)))
+        raise UsageError(what, expected=message("{weights}, which --show adds to it", weights=listing(PROJECTIONS)))
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer)
 
     def document_of(source_text: Text) -> ExplainDocument:
@@ -605,13 +595,9 @@ class TextOrTopic(PlainParameters, TyperGroup):
         is_topic = bool(args) and args[0] in TOPICS
         topic = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
         if topic is not None:
-            raise UsageError(
-                "attn explain has no topic {arg}",
-                expected="{topics}, or one text in quotes",
-                hint=message("did you mean attn explain {meant}?", meant=topic),
-                arg=repr(args[0]),
-                topics=listing(TOPICS),
-            )
+            what = message("attn explain has no topic {arg}", arg=repr(args[0]))
+            expected = message("{topics}, or one text in quotes", topics=listing(TOPICS))
+            raise UsageError(what, expected=expected, hint=message("did you mean attn explain {meant}?", meant=topic))
         return super().parse_args(ctx, args if is_topic else ["text", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

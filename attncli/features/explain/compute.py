@@ -209,12 +209,9 @@ def derivation_document(
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
     stages = {name: float64_of(model, array) for name, array in trace.stages.items()}
     if "hidden" not in stages:
-        raise UnsupportedError(
-            "the attention of layer {layer} reads vectors of another width than the layer's",
-            expected="an attention whose queries come from what enters its layer",
-            hint="attn run shows its scores and weights",
-            layer=layer,
-        )
+        what = message("the attention of layer {layer} reads vectors of another width than the layer's", layer=layer)
+        expected = message("an attention whose queries come from what enters its layer")
+        raise UnsupportedError(what, expected=expected, hint="attn run shows its scores and weights")
     if not np.isfinite(stages["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
     sinks = model.store.layer(model.backend, layer)("attn.sinks") if spec.sinks else None

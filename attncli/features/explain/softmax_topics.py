@@ -97,12 +97,8 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(
-                "{piece} is no finite number",
-                expected="numbers, such as 2.0 1.0 0.1",
-                hint="attn explain softmax 2.0 1.0 0.1",
-                piece=repr(piece),
-            )
+            what = message("{piece} is no finite number", piece=repr(piece))
+            raise InputError(what, expected="numbers, such as 2.0 1.0 0.1", hint="attn explain softmax 2.0 1.0 0.1")
         scores.append(value)
     if not scores:
         raise InputError("there are no scores", expected="at least one number", hint="attn explain softmax 2.0 1.0 0.1")
@@ -398,11 +394,8 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
         order.append(places[token.text].pop())
     if len(order) < len(tokens):
         extra = next(token for token in tokens if token.index not in order)
-        raise InputError(
-            "the first text has {extra} more often than the second",
-            expected="the same tokens in another order",
-            extra=repr(extra.text),
-        )
+        what = message("the first text has {extra} more often than the second", extra=repr(extra.text))
+        raise InputError(what, expected="the same tokens in another order")
     return order
 
 

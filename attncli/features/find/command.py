@@ -64,11 +64,8 @@ def find(
         hint = message("attn find TEXT --from it --to animal")
         raise UsageError("attn find needs two tokens", expected="--from TOK and --to TOK", hint=hint)
     if not effect and (ignored_options := environment.options_about(setup.model, About.AFTER_HEADS)):
-        raise UsageError(
-            "{option} changes what leaves the layer, and links are shown",
-            option=min(ignored_options),
-            expected="--effect as well",
-        )
+        what = message("{option} changes what leaves the layer, and links are shown", option=min(ignored_options))
+        raise UsageError(what, expected="--effect as well")
     single = output.json or output.svg is not None or page.html is not None
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT)
 

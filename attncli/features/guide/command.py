@@ -47,11 +47,8 @@ def guide(
     from attncli.language import guide as room
 
     for screen_option in environment.options_without(DATA) if markdown and output.color != "never" else ():
-        raise UsageError(
-            "{screen_option} is about the screen, and --markdown draws none",
-            expected="one or the other",
-            screen_option=screen_option,
-        )
+        what = message("{screen_option} is about the screen, and --markdown draws none", screen_option=screen_option)
+        raise UsageError(what, expected="one or the other")
     if markdown and page is None:
         raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
     if page is not None and page not in room.PAGES:
@@ -105,11 +102,8 @@ def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) 
         words = []
     if not words or words == ["cat"] or shutil.which(words[0], path=environment.variables.get("PATH")) is None:
         if is_wanted:
-            raise UsageError(
-                "there is no pager {pager}",
-                expected="PAGER naming a program that is there, such as less",
-                pager=repr(variable or PAGER[0]),
-            )
+            what = message("there is no pager {pager}", pager=repr(variable or PAGER[0]))
+            raise UsageError(what, expected="PAGER naming a program that is there, such as less")
         return False
     variables = {**environment.variables, "LESS": environment.variables.get("LESS", LESS)}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's while it runs

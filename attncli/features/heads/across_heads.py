@@ -33,7 +33,7 @@ from attncli.features.heads.document import (
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
-from attncli.language import listing
+from attncli.language import listing, message
 from attncli.measure.labels import head_distances, leaf_order, linkage
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import parse_head
@@ -341,15 +341,13 @@ def check_flow_size(count: int, layers: int, queries: int) -> None:
     the number of tokens."""
     work = queries * count * layers * count * count
     if work > LARGEST:
-        raise LimitError(
+        what = message(
             "attention flow solves {queries:,} maximum-flow problems over {layers:,} edges",
-            expected="at most {largest:,} problems × edges, here {work:,}",
-            hint="a shorter text, fewer layers, or rollout in place of flow",
             queries=queries * count,
             layers=layers * count * count,
-            largest=LARGEST,
-            work=work,
         )
+        expected = message("at most {largest:,} problems × edges, here {work:,}", largest=LARGEST, work=work)
+        raise LimitError(what, expected=expected, hint="a shorter text, fewer layers, or rollout in place of flow")
 
 
 def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
@@ -481,11 +479,8 @@ def parse_directions(text: str) -> tuple[tuple[int, int], ...]:
     for part in text.split(","):
         pair = parse_head(part.strip())
         if pair is None:
-            raise UsageError(
-                "--directions {part} is no layer and head",
-                expected="heads, each with its layer: L5H11,L3H1",
-                part=repr(part.strip()),
-            )
+            what = message("--directions {part} is no layer and head", part=repr(part.strip()))
+            raise UsageError(what, expected="heads, each with its layer: L5H11,L3H1")
         pairs.append(pair)
     return tuple(dict.fromkeys(pairs))
 
@@ -519,24 +514,20 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
     outer = model.store.outer(model.backend)
     embeddings = outer("tokens.weight")
     if embeddings is None or not hasattr(model.tokenizer, "ids_to_tokens"):
-        raise UnsupportedError(
-            "directions are told by the tokens of a vocabulary, and this model has none",
-            expected="a checkpoint with a tokenizer: --model NAME",
-        )
+        what = message("directions are told by the tokens of a vocabulary, and this model has none")
+        raise UnsupportedError(what, expected="a checkpoint with a tokenizer: --model NAME")
     table = model.backend.numpy(embeddings)
     head_weights = outer("head.weight")
     unembedding = table if head_weights is None else model.backend.numpy(head_weights)
     directions = []
     for layer, number in places:
         if layer >= len(model.spec.blocks) or number >= model.spec.blocks[layer].attention.heads:
-            raise InputError(
-                "there is no layer {layer} head {head}",
-                expected="one of {layers} layers, with {heads} heads in the first",
-                layer=layer,
-                head=number,
+            expected = message(
+                "one of {layers} layers, with {heads} heads in the first",
                 layers=len(model.spec.blocks),
                 heads=model.spec.blocks[0].attention.heads,
             )
+            raise InputError("there is no layer {layer} head {head}", expected=expected, layer=layer, head=number)
         (head,) = head_matrices(model, layer, [number])
         if head.w_v.shape[0] != table.shape[1] or head.w_o.shape[1] != unembedding.shape[1]:
             raise UnsupportedError(

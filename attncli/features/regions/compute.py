@@ -159,11 +159,8 @@ def first_choice(model: Model, scores: Floats) -> int:
     try:
         target_token(model, number)
     except InputError as error:
-        raise InputError(
-            "the model's first choice is entry {number:,}, which its tokenizer does not have",
-            expected="--target with the answer that is meant",
-            number=number,
-        ) from error
+        what = message("the model's first choice is entry {number:,}, which its tokenizer does not have", number=number)
+        raise InputError(what, expected="--target with the answer that is meant") from error
     return number
 
 

@@ -161,11 +161,9 @@ def read_needles(path: Path) -> list[tuple[str, str]]:
     for number, row in enumerate(_read_lines(path), 1):
         question, tab, answer = row.partition("\t")
         if not tab or not question.strip() or not answer.strip() or "\t" in answer:
-            raise InputError(
-                "this line is no needle",
-                where=message("{file}, line {line}", file=path, line=number),
-                expected="a question, a tab, and its answer",
-            )
+            what = message("this line is no needle")
+            expected = message("a question, a tab, and its answer")
+            raise InputError(what, where=message("{file}, line {line}", file=path, line=number), expected=expected)
         needles.append((question.strip(), answer.strip()))
     return needles
 

@@ -223,10 +223,8 @@ def run(
     index = None if span is None else span[0]
     is_saved = on_trace is not None
     if regions and (stages or words or several is not None or is_saved or batch is not None):
-        raise UsageError(
-            "regions are counted by blocks of rows of single tokens",
-            expected="no stages, words, padded texts or query of several tokens beside them",
-        )
+        what = message("regions are counted by blocks of rows of single tokens")
+        raise UsageError(what, expected="no stages, words, padded texts or query of several tokens beside them")
     matrices = matrices and not regions
     recurrences = (
         recurrences_of(model.spec, layers, len(tokens), merged=words or several is not None) if implicit else ()

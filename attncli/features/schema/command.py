@@ -11,7 +11,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import argument
 from attncli.errors import UsageError
-from attncli.language import listing
+from attncli.language import listing, message
 
 
 def schema(
@@ -37,12 +37,8 @@ def schema(
         from difflib import get_close_matches
 
         close = get_close_matches(name, SCHEMAS, 1)
-        raise UsageError(
-            "no document is called {name}",
-            expected=listing(SCHEMAS),
-            hint=f"attn schema {close[0]}" if close else "",
-            name=repr(name),
-        )
+        what = message("no document is called {name}", name=repr(name))
+        raise UsageError(what, expected=listing(SCHEMAS), hint=f"attn schema {close[0]}" if close else "")
     environment.write(json_bytes(document_type))
 
 

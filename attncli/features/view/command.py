@@ -198,12 +198,8 @@ def _as_heads(document: Document, file: Path) -> HeadsDocument:
         case RunDocument():
             return heads_of_run(document)
         case _:
-            raise InputError(
-                "a document {schema} holds no heads to compare",
-                where=str(file),
-                expected="attn.run/1",
-                schema=document.schema,
-            )
+            what = message("a document {schema} holds no heads to compare", schema=document.schema)
+            raise InputError(what, where=str(file), expected="attn.run/1")
 
 
 view_app = command_app(view, essentials="--as --open --show --top --html --figure --json --plain --brief --full")

@@ -51,12 +51,8 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
     Raises InputError for a file without our metadata or without weights.
     """
     if any(name not in metadata for name in HEAD):
-        raise InputError(
-            "this tensor file was not written by --save",
-            where=where,
-            expected="metadata that says what ran",
-            hint="attn tensors FILE",
-        )
+        what = message("this tensor file was not written by --save")
+        raise InputError(what, where=where, expected="metadata that says what ran", hint="attn tensors FILE")
     members = {name: _metadata_value(name, metadata[name], where) for name in (*HEAD, "empty_rows") if name in metadata}
     head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
@@ -156,13 +152,8 @@ def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, wh
             raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
         return shapes_of(_changing_stages(known_stages))
     except ValueError as error:
-        raise InputError(
-            "layers.{layer} contradicts itself: {error}",
-            where=where,
-            expected="stages as attn run --save writes them",
-            layer=layer,
-            error=error,
-        ) from error
+        what = message("layers.{layer} contradicts itself: {error}", layer=layer, error=error)
+        raise InputError(what, where=where, expected="stages as attn run --save writes them") from error
 
 
 def _stage_of_head(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
@@ -191,10 +182,8 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
     """
     heads = [(layer.layer, head) for layer in document.layers for head in layer.heads if head.weights is not UNSET]
     if not heads or document.queries is not UNSET:
-        raise InputError(
-            "this document holds no whole weights to compare",
-            expected="a run saved with all rows: attn run TEXT --json",
-        )
+        what = message("this document holds no whole weights to compare")
+        raise InputError(what, expected="a run saved with all rows: attn run TEXT --json")
     check_heads(len(heads))
     tokens = tokens_of(document.tokens)
     same, special = identities_of(document, tokens), [token.special for token in tokens]
@@ -248,10 +237,8 @@ def saved_derivation(tensors: Tensors, document: RunDocument, layer: int, head: 
     names = {"hidden": f"hidden.{layer}"} | {name: f"layers.{layer}.{name}" for name in NEEDED}
     scale = document.attention.scale
     if not tensors.keys() >= set(names.values()) or scale is None or document.attention.hashing is not UNSET:
-        raise UnsupportedError(
-            "this file does not hold what a derivation takes",
-            expected="every stage of dense attention, as --save writes them",
-        )
+        what = message("this file does not hold what a derivation takes")
+        raise UnsupportedError(what, expected="every stage of dense attention, as --save writes them")
     head_stages: dict[str, Floats] = {name: np.asarray(tensors[key], np.float64) for name, key in names.items()}
     heads = len(head_stages["q"])
     for name in NEEDED:

@@ -127,10 +127,8 @@ def why(
     refuse_foreign(model)
     tokens = model.encode(text) if tokens is None else tokens
     if cross and model.memory is None:
-        raise UsageError(
-            "--cross asks about a link to another text, and none is read",
-            expected="an encoder-decoder, with --source TEXT",
-        )
+        what = message("--cross asks about a link to another text, and none is read")
+        raise UsageError(what, expected="an encoder-decoder, with --source TEXT")
     looked_at = source_tokens(model) if cross else tokens
     noted = set[str]()
 

@@ -92,24 +92,15 @@ def _parse_kind(spec: str, seed: int) -> Mask:
     if name not in KINDS:
         close = get_close_matches(name.lower(), KINDS, 1)
         hint = message("did you mean {close}?", close=repr(close[0])) if close else "attn mask --help"
-        raise UsageError(
-            "unknown mask {spec}",
-            expected="{kinds}, or a file ending in .npy, .npz, .json or .csv",
-            hint=hint,
-            spec=repr(spec),
-            kinds=listing(KINDS),
-        )
+        expected = message("{kinds}, or a file ending in .npy, .npz, .json or .csv", kinds=listing(KINDS))
+        raise UsageError("unknown mask {spec}", expected=expected, hint=hint, spec=repr(spec))
     spelling, kind = KINDS[name]
     texts = rest.split(",") if colon else []
     fits = len(texts) in spelling.counts if spelling.counts else bool(texts)
     numbers = [int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))]
     if not fits or len(numbers) < len(texts) or not all(spelling.least <= number <= LARGEST for number in numbers):
+        what = message("mask {spec} does not have the form {form}", spec=repr(spec), form=term(spelling.form))
         raise UsageError(
-            "mask {spec} does not have the form {form}",
-            expected="whole numbers from {least} to {largest:,}",
-            spec=repr(spec),
-            form=term(spelling.form),
-            least=spelling.least,
-            largest=LARGEST,
+            what, expected=message("whole numbers from {least} to {largest:,}", least=spelling.least, largest=LARGEST)
         )
     return kind.read(spec, numbers, seed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import Message, choice
+from attncli.language import Message, choice, message
 from attncli.mechanism.mask.eviction import (
     ByChance,
     Forgotten,
@@ -64,11 +64,9 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
         name, colon, rest = spec.strip().partition(":")
         if name not in POLICIES:
             close = get_close_matches(name, POLICIES, 1)
+            what = message("--policy {spec} is no cache that forgets", spec=repr(spec))
             raise UsageError(
-                "--policy {spec} is no cache that forgets",
-                expected=choice(POLICIES),
-                hint=f"--policy {close[0]}" if close else "attn guide long",
-                spec=repr(spec),
+                what, expected=choice(POLICIES), hint=f"--policy {close[0]}" if close else "attn guide long"
             )
         parsed = [parse_mask(spec.strip())] if colon else []
         numbers = rest.split(",") if colon else []

@@ -26,13 +26,8 @@ WINDOW, POOL = 64, 5
 def check_budget(spec: str, budget: int, keys: int) -> None:
     """Raise InputError for a budget above the number of keys, with which nothing would be evicted."""
     if budget > keys:
-        raise InputError(
-            "{spec} keeps {budget:,} keys, and the text has {keys:,}",
-            expected="a budget of at most {keys:,}",
-            spec=spec,
-            budget=budget,
-            keys=keys,
-        )
+        what = message("{spec} keeps {budget:,} keys, and the text has {keys:,}", spec=spec, budget=budget, keys=keys)
+        raise InputError(what, expected=message("a budget of at most {keys:,}", keys=keys))
 
 
 class Eviction(Mask, frozen=True):
@@ -79,11 +74,8 @@ class HeavyHitters(Eviction, frozen=True):
         the budget."""
         recent = numbers[1] if len(numbers) > 1 else max(numbers[0] // 2, 1)
         if recent > numbers[0]:
-            raise UsageError(
-                "mask {spec} keeps more recent keys than it has room for",
-                expected="h2o:BUDGET,RECENT, with RECENT up to BUDGET",
-                spec=repr(spec),
-            )
+            what = message("mask {spec} keeps more recent keys than it has room for", spec=repr(spec))
+            raise UsageError(what, expected="h2o:BUDGET,RECENT, with RECENT up to BUDGET")
         return HeavyHitters(numbers[0], recent)
 
     def describe(self) -> Message:
@@ -279,10 +271,8 @@ def group_queries(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]
     """
     queries, keys = (np.asarray(backend.numpy(array), np.float64) for array in (q, k))
     if queries.ndim != 3 or queries.shape[-2] != keys.shape[-2]:
-        raise UsageError(
-            "a cache's mask is about a text that looks at itself",
-            expected="as many queries as keys, one text at a time",
-        )
+        what = message("a cache's mask is about a text that looks at itself")
+        raise UsageError(what, expected="as many queries as keys, one text at a time")
     return queries.reshape(keys.shape[0], -1, *queries.shape[-2:]), keys
 
 

@@ -299,12 +299,8 @@ class BigBird(Mask, frozen=True):
         """The mask of this block size, number of random blocks and seed. Raises UsageError for a block size of 0."""
         if list(numbers[:1]) == [0]:
             form = BigBird.spelling.form
-            raise UsageError(
-                "mask {spec} has a 0 where none may be",
-                expected="{form}, with BLOCK from 1",
-                spec=repr(spec),
-                form=form,
-            )
+            what = message("mask {spec} has a 0 where none may be", spec=repr(spec))
+            raise UsageError(what, expected=message("{form}, with BLOCK from 1", form=form))
         size, random, block_seed = (*numbers, *(64, 3, seed)[len(numbers) :])
         return BigBird(size, random, block_seed)
 
@@ -370,13 +366,8 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
     Raises LimitError above `MOST_BLOCKS`. Source: Zaheer et al., Big Bird, 2020.
     """
     if count > MOST_BLOCKS:
-        raise LimitError(
-            "a bigbird mask of {count:,} blocks",
-            expected="at most {most_blocks:,}",
-            hint="--mask bigbird:64",
-            count=count,
-            most_blocks=MOST_BLOCKS,
-        )
+        expected = message("at most {most_blocks:,}", most_blocks=MOST_BLOCKS)
+        raise LimitError("a bigbird mask of {count:,} blocks", expected=expected, hint="--mask bigbird:64", count=count)
     table = np.zeros((count, count), bool)
     table[[0, -1], :] = table[:, [0, -1]] = True
     for block in range(1, count - 1):
@@ -403,12 +394,8 @@ class Hashed(Mask, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         """The mask of this number of buckets, rounds and seed. Raises UsageError for an odd number of buckets."""
         if numbers[0] % 2:
-            raise UsageError(
-                "lsh needs an even number of buckets, not {number}",
-                expected="lsh:{number_2}",
-                number=numbers[0],
-                number_2=numbers[0] + 1,
-            )
+            what = message("lsh needs an even number of buckets, not {number}", number=numbers[0])
+            raise UsageError(what, expected=message("lsh:{number_2}", number_2=numbers[0] + 1))
         return Hashed(numbers[0], numbers[1] if len(numbers) > 1 else 1, seed)
 
     def spec(self) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from attncli.errors import UnsupportedError
 from attncli.inputs.gguf_file import Metadata
+from attncli.language import message
 from attncli.mechanism.spec import Embedding, Experts, Norm, SelectiveScan, Spec, StateSpace
 from attncli.models.config import ACTIVATIONS, Config, rope
 from attncli.models.families import llama
@@ -224,13 +225,8 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
         layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
         steps = {after - before for before, after in pairwise(layers)} or {metadata.layers() + 1}
         if len(steps) > 1:
-            raise UnsupportedError(
-                "layers {layers} have {mark}",
-                where=metadata.where,
-                expected="layers in even steps",
-                layers=", ".join(map(str, layers[:8])),
-                mark=mark,
-            )
+            what = message("layers {layers} have {mark}", layers=", ".join(map(str, layers[:8])), mark=mark)
+            raise UnsupportedError(what, where=metadata.where, expected="layers in even steps")
         keys |= {f"{kind}_layer_period": max(steps), f"{kind}_layer_offset": layers[0]} if layers else {}
     return keys
 

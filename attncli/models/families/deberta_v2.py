@@ -80,12 +80,8 @@ def _scores_with_positions(config: Config) -> list[str]:
     value = config.get("pos_att_type") or []
     ways = [way.strip() for way in value.lower().split("|")] if isinstance(value, str) else value
     if not isinstance(ways, list) or any(way not in WAYS for way in ways):
-        raise InputError(
-            "config.json sets pos_att_type to {value}",
-            where=config.where,
-            expected=listing(WAYS, " and "),
-            value=repr(value),
-        )
+        what = message("config.json sets pos_att_type to {value}", value=repr(value))
+        raise InputError(what, where=config.where, expected=listing(WAYS, " and "))
     return ways
 
 

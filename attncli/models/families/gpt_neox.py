@@ -4,6 +4,7 @@ et al., 2022."""
 from __future__ import annotations
 
 from attncli.errors import InputError
+from attncli.language import message
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Rope, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, causal, rope
@@ -140,13 +141,8 @@ def _attention_types(config: Config, count: int) -> list[str]:
                     raise config.refuse("attention_types", "pairs of a pattern and how often it repeats")
         kinds = kinds[:count] if "attention_types" not in config.values else kinds
     if len(kinds) != count or not set(kinds) <= {"global", "local"}:
-        raise InputError(
-            "config.json describes {kinds} attention layers",
-            where=config.where,
-            expected="{count}, global or local",
-            kinds=len(kinds),
-            count=count,
-        )
+        what = message("config.json describes {kinds} attention layers", kinds=len(kinds))
+        raise InputError(what, where=config.where, expected=message("{count}, global or local", count=count))
     return kinds
 
 
@@ -205,13 +201,8 @@ def gptj(config: Config) -> Spec:
     dim = width // heads
     rotary_dim = config.optional("rotary_dim", default=64) or dim
     if rotary_dim % 2 or rotary_dim > dim:
-        raise InputError(
-            "config.json sets rotary_dim to {rotary_dim}",
-            where=config.where,
-            expected="an even number up to {dim}",
-            rotary_dim=rotary_dim,
-            dim=dim,
-        )
+        what = message("config.json sets rotary_dim to {rotary_dim}", rotary_dim=rotary_dim)
+        raise InputError(what, where=config.where, expected=message("an even number up to {dim}", dim=dim))
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     position = Rope(rotary_dim, pairing="adjacent")
     attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position)

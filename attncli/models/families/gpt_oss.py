@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from attncli.errors import UnsupportedError
 from attncli.inputs.gguf_file import Metadata
+from attncli.language import message
 from attncli.mechanism.spec import Bounded, Experts, Rope, Spec, Yarn
 from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
@@ -75,12 +76,9 @@ def _refuse_quantized(config: Config) -> None:
     quantization = config.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if method == "mxfp4":
-        raise UnsupportedError(
-            "config.json sets quantization_config to 'mxfp4': the experts' weights have four bits each",
-            where=config.where,
-            expected="the same model in bfloat16, float16 or float32",
-            hint="--model unsloth/gpt-oss-20b-BF16",
-        )
+        what = message("config.json sets quantization_config to 'mxfp4': the experts' weights have four bits each")
+        expected = message("the same model in bfloat16, float16 or float32")
+        raise UnsupportedError(what, where=config.where, expected=expected, hint="--model unsloth/gpt-oss-20b-BF16")
     if quantization is not None:
         raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
 

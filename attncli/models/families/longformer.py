@@ -6,6 +6,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.errors import InputError
+from attncli.language import message
 from attncli.mechanism.mask import Window
 from attncli.mechanism.spec import Attention, Embedding, Norm, Spec
 from attncli.models.config import Config, FixedValue, attention_with_globals
@@ -52,13 +53,9 @@ def window_reaches(config: Config, layers: int) -> list[int]:
     value = config.get("attention_window")
     windows = value if isinstance(value, list) else [config.integer("attention_window", default=512, least=2)] * layers
     if len(windows) != layers or any(not isinstance(window, int) or window < 2 or window % 2 for window in windows):
-        raise InputError(
-            "config.json sets attention_window to {value}",
-            where=config.where,
-            expected="an even number from 2, or {layers} of them",
-            value=repr(value),
-            layers=layers,
-        )
+        what = message("config.json sets attention_window to {value}", value=repr(value))
+        expected = message("an even number from 2, or {layers} of them", layers=layers)
+        raise InputError(what, where=config.where, expected=expected)
     return [window // 2 for window in windows]
 
 
