@@ -28,8 +28,8 @@ def halting(go_on: Event, stopped: Event) -> SavedSource:
     heads = list(whole.heads)
 
     def some() -> Iterator[HeadRecord]:
-        yield from heads[:4]
-        try:
+        try:  # who leaves may be gone before the first four are taken
+            yield from heads[:4]
             while not go_on.wait(0.3):  # Pilot waits for a moment without work
                 yield heads[3]
             yield from heads[4:]
