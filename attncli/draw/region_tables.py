@@ -151,8 +151,8 @@ def _times_even(share: float, even: float) -> float:
 
 
 def region_heads_part(document: WithRegions, view: View) -> Lines:
-    """A table of the heads whose attention to each region is largest in ratio to uniform attention: as many as fit,
-    `FIRST_HEADS` at most."""
+    """A table with a row per region: the heads that give it most of the query token's attention in ratio to even
+    attention, `FIRST_HEADS` at most and fewer where they do not fit; empty for one head or without regions."""
     part = document.region_shares
     if part is UNSET or document.regions is UNSET or len(part.heads) == 1:
         return Lines()

@@ -161,7 +161,8 @@ def run_screen(document: RunDocument, view: View) -> Lines:
 
 
 def _has_maps(document: RunDocument, view: View) -> bool:
-    """Whether maps are shown unasked: of several heads, no more than fit, and of a long text."""
+    """Whether heads' weights are drawn as maps without being asked for: where `document.maps` is set, for 2 to `MAPS`
+    heads, and for one head of a text longer than its table shows where no query is chosen."""
     least = 1 if len(document.tokens) > ROWS and not document.queries else 2  # a map is whole where a table is not
     return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
 

@@ -87,7 +87,8 @@ class HeavyHitters(Eviction, frozen=True):
         )
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask without the keys of least mean weight, for queries [head, query, dim] and keys [kv, key, dim]."""
+        """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV head, the key of least
+        mean weight. For queries [head, query, dim] and keys [kv, key, dim]."""
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
@@ -119,8 +120,8 @@ class LastQuery(Eviction, frozen=True):
         )
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask without the keys that each query weighs least, for queries [head, query, dim] and keys [kv, key,
-        dim]."""
+        """The causal mask of a KV cache of `budget` keys that evicts, query by query, the key that this query weighs
+        least. For queries [head, query, dim] and keys [kv, key, dim]."""
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             """This query's weight of each key in the cache, the mean over all heads; infinite for its own key."""
@@ -174,8 +175,8 @@ class LastWindow(Eviction, frozen=True):
         return None
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask without the keys that the last window votes out, for queries [head, query, dim] and keys [kv, key,
-        dim]."""
+        """The causal mask of a KV cache in which, per KV head, the last `window` queries see `budget` keys: their own,
+        and the earlier ones that they weigh most. For queries [head, query, dim] and keys [kv, key, dim]."""
         queries, keys = group_queries(backend, q, k)
         kv, group, count, _ = queries.shape
         first = count - self.window
@@ -216,7 +217,8 @@ class ByChance(Eviction, frozen=True):
         )
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
-        """The mask without the keys that chance takes, for keys [kv, key, dim]."""
+        """The causal mask of a KV cache of `budget` keys that evicts, query by query and per KV head, a key at random.
+        Of the queries [head, query, dim] and keys [kv, key, dim] only the shapes count."""
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
 
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:

@@ -459,7 +459,8 @@ class AnyOf(Combination, frozen=True):
 
 
 def intersection(*masks: Mask) -> Mask:
-    """The intersection of masks, flattened; Everywhere for none."""
+    """The mask that shows what all these masks show: one of them alone is returned as it is, `Everywhere` masks are
+    left out, and for none the result is Everywhere."""
     parts = tuple(mask for mask in masks if not isinstance(mask, Everywhere))
     if len(parts) == 1:
         return parts[0]
