@@ -53,6 +53,8 @@ class Opened:
 
     def go(self, file: Path, hash: str = "") -> None:
         """Open another file in this window, until its overview is drawn."""
+        if self.asked:  # what a page that is left while it unpacks says is not the next one's
+            self.page.goto("about:blank")
         self.said.clear()
         self.asked.clear()
         self.page.goto(file.as_uri() + hash)
