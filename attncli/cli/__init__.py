@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None, environment: Environment | None = None) -> int:
-    """Run the command line.
+    """Run one command line of `attn` and return its exit code.
 
     Args:
         arguments: What follows `attn`; None for the process's own.

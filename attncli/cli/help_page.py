@@ -44,7 +44,7 @@ Row = tuple[str, str]
 
 
 def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
-    """Write the page that is asked for and end, if one is: `-h` one of one screen, `--help` the whole one."""
+    """Print the help and end the command where `-h` (one screen) or `--help` (everything) is among `args`."""
     words = args[: args.index("--")] if "--" in args else args
     pages = [word for number, word in enumerate(words) if word in HELP and not _is_value(command, words, number)]
     if not pages or ctx.resilient_parsing:
@@ -62,7 +62,7 @@ def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
 
 
 def _is_value(command: Any, words: Sequence[str], number: int) -> bool:
-    """Whether a word is what the option before it takes."""
+    """Whether `words[number]` is the value of the option that stands before it, and not an option itself."""
     before = words[number - 1] if number else ""
     return any(
         before in parameter.opts and not getattr(parameter, "is_flag", False)

@@ -476,7 +476,7 @@ def subjects(function: Callable[..., Any]) -> dict[str, About]:
 
 
 def _without_annotations(hint: Any) -> Any:
-    """A type without what is annotated beside it."""
+    """T for a type written `Annotated[T, …]`; any other type as it is."""
     return hint.__origin__ if hasattr(hint, "__metadata__") else hint
 
 

@@ -531,7 +531,7 @@ def draw_grid(
     signed: bool = False,
     bare: bool = False,
 ) -> Lines:
-    """A grid as a table of numbers; limits, signed, bare: as `matrix`."""
+    """A table with a shaded number per layer (row) and head (column); limits, signed, bare: as in `matrix`."""
     return matrix(
         grid.values, None, None, view, title=title, note=note, limits=limits, signed=signed, bare=bare,
         row_numbers=grid.layers, column_numbers=grid.heads,

@@ -207,6 +207,7 @@ def switch_model(walk: Walk, name: str) -> None:
     assert load is not None
 
     def load_model(work: Work) -> Callable[[], None]:
+        """Load the model; returns the function that then runs the text on it."""
         new_source = LiveSource.of(load(name), source.text)
         return lambda: _run_and_go(walk, new_source, partial(strongest_place, about=None))
 
@@ -426,7 +427,7 @@ def _save_in_background(walk: Walk, path: Path) -> None:
     source, state, effects = walk.source, walk.state, walk.effects
 
     def save_file(work: Work) -> Callable[[], None]:
-        """Write the file. Gives what says so."""
+        """Write the file; returns the function that then says so on the screen."""
         save(path, source, state, effects, lang=walk.view.lang)
         return walk.when_done(lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name)))
 

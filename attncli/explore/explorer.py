@@ -485,6 +485,7 @@ class Explorer(App[None]):
             self._loop.call_soon_threadsafe(self.leave, number)
 
     def _handle_exception(self, error: Exception) -> None:
+        """Keep an error that Textual caught, so that the command can raise it after the screen is put away."""
         self.failure = error
         super()._handle_exception(error)
 

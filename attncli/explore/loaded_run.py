@@ -354,7 +354,7 @@ class LoadedRun:
         return out
 
     def weight(self, place: Pair, query: int, key: int) -> float | None:
-        """One weight; None where it is hidden or not known.
+        """The weight from a query to a key in one head; None where the mask hides the key or the weight is not known.
 
         place: layer and head. query, key: positions from 0.
         """

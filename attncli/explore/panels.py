@@ -85,7 +85,7 @@ def level_style(palette: Palette, level: int) -> str:
 
 @cache
 def _split_cell(palette: Palette, upper: int, lower: int) -> Piece:
-    """A cell of two levels, one above the other."""
+    """A terminal cell that shows two shades, `upper` in its upper half and `lower` in its lower one, and its style."""
     above, below = (palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower))
     if above and below:
         return "▀", f"{above} on {below}"

@@ -53,7 +53,7 @@ class Work:
         return self
 
     def cancel(self) -> None:
-        """Stop it where it is next told of; nothing of it arrives any more."""
+        """Ask the job to stop: its next `report` raises WorkCancelled, and nothing that it posted is done any more."""
         self._stop.set()
 
     @property

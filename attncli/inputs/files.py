@@ -493,7 +493,8 @@ def finite(word: str) -> float:
 
 
 def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_tags: bool = False) -> dict[str, Any]:
-    """The JSON object in these bytes; raises as `read_object`."""
+    """The JSON object in these bytes, as a dictionary. where: the file, for errors; other arguments and errors are
+    those of `read_object`."""
 
     # each takes up to a hundred times its bytes once it is parsed
     item_count = sum(map(raw.count, (b":", b",", b"[")))

@@ -226,7 +226,7 @@ def catalogue_of(lang: str) -> NullTranslations:
 
 
 def translate(text: str, lang: str) -> str:
-    """A text in another language.
+    """A sentence of the program in this language, the values in its places translated, too.
 
     Args:
         text: A message, or a whole literal that a catalogue has; any other text stays as it is.

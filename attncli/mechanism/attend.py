@@ -229,7 +229,7 @@ def attend_rows(
     finite: bool = False,
     buffer: ScoreBuffer | None = None,
 ) -> RowBlock:
-    """Attention of query rows start..stop-1.
+    """Compute the attention of query rows start..stop−1 as one block: scores by `rule`, weights, and mixed values.
 
     q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive heads share a kv head.
     keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]: "entropy" in nats, and

@@ -97,7 +97,7 @@ def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
 
 
 def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
-    """As `linear`; None if there is no such weight."""
+    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such weight."""
     if isinstance(weights, ReadWeights):
         product = weights.product(name, x, backend)
         if product is not None:

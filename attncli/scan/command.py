@@ -579,11 +579,13 @@ class ScanGroup(CommandGroup):
     model's folder called "show" is written `./show`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments as those of the command that starts a scan where the first names no subcommand."""
         if not args or args[0] not in self.commands:
             args = [START, *args]
         return list(super().parse_args(ctx, args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """(name, command, remaining arguments); the command that starts a scan has the name "", for nobody types it."""
         name, command, remaining = super().resolve_command(ctx, args)
         return "" if name == START else name, command, remaining
 

@@ -394,6 +394,7 @@ class _DigestStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer from the stream, add what was read to the digest, and return how many bytes there were."""
         data = self._stream.read(len(buffer))
         self._digest.update(data)
         buffer[: len(data)] = data

@@ -169,7 +169,7 @@ def _maps(document: CompareDocument, view: View) -> Lines:
 
 
 def _difference_tables(document: CompareDocument, view: View) -> Lines:
-    """The signed difference in numbers."""
+    """A table for each head of the weights of run B less those of run A, [query, key]."""
     columns = [index for index, _ in document.aligned]
     rows = document.measured_rows()
     texts = [document.a.tokens[index].text for index in columns]
@@ -185,7 +185,7 @@ def _difference_tables(document: CompareDocument, view: View) -> Lines:
 
 
 def _moved_weights(document: CompareDocument, view: View) -> Lines:
-    """The weights that moved most."""
+    """A table of the links whose weight differs most between the two runs, with the weight in A, in B, and B − A."""
     texts = [token.text for token in document.a.tokens]
     arrow = spell(" → ", ascii=view.ascii)
     if not document.moved:

@@ -241,6 +241,7 @@ def _steps_text(value: int) -> str:
 
 
 def _duration_text(seconds: float) -> str:
+    """Such as "1.25 s" or, below a second, "12.50 ms"."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.2f} ms"
 
 

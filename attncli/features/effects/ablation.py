@@ -240,7 +240,8 @@ class _LookReader:
                 self._by_place[HeadAddress(trace.layer, kind, head)] = self._link_and_look(weights[head], kind)
 
     def _link_and_look(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
-        """From one head's weights, [query, key], what `of_head` returns for it."""
+        """From one head's weights, [query, key]: the weight of the link that is cut, None without one here;
+        and (key, weight) of the key that the measured tokens attend to most, None for a learned key."""
         link, weight = self._link, None
         if link is not None and link.kind == kind:
             weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())

@@ -247,6 +247,7 @@ def _with_effects(
 
 
 def _finite_or_none(value: float) -> float | None:
+    """The number, or None for NaN, for which JSON has no word."""
     return None if np.isnan(value) else value
 
 

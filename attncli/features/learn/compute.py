@@ -305,7 +305,8 @@ def train(
     is_over: Callable[[], bool] = lambda: False,
     ends_early: bool = False,
 ) -> Lesson:
-    """Train one seed. points: about how many moments are looked at on the way."""
+    """Train a model on the request's task with one seed, and return its `Lesson`: what was measured on the way, and the
+    weights copied at `snapshots` steps. points: about how many times it is measured."""
     task, steps = request.task, request.steps
     trainer = Trainer(model, seed, request.rate, task.thrift)
     test = task.draw(seed, "test", TEST_TEXTS)

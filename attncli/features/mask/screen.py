@@ -50,6 +50,7 @@ def _title(document: MaskDocument, view: View) -> Lines:
 
 
 def _mask_in_words(part: MaskPart, view: View) -> str:
+    """The sentence that describes the mask, in the view's language."""
     return part.words.zh if view.lang == "zh" and not view.ascii else localize(part.words.en, view)
 
 

@@ -413,7 +413,7 @@ def of_place(array: Array, place: tuple[int, ...]) -> Array:
 
 
 def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
-    """The rule for one batch entry."""
+    """The rule of attention (mask, bias, offset) of one batch entry. place: its index on each batch axis."""
 
     def take_entry(array: Array | None) -> Array | None:
         """The array of one batch entry, where it has batch axes."""

@@ -102,6 +102,7 @@ def _metrics(document: TensorsDocument, view: View) -> Lines:
 
 
 def _metric_text(value: float | None, view: View) -> str:
+    """A metric with the view's decimals; `-` for None."""
     return "-" if value is None else f"{value:.{view.precision}f}"
 
 

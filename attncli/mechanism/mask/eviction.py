@@ -279,7 +279,7 @@ def group_queries(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]
 
 
 def cap_scores(scores: Floats, softcap: float | None) -> Floats:
-    """Scores within the soft cap, where there is one."""
+    """softcap · tanh(scores / softcap), entrywise; the scores as they are where `softcap` is None."""
     return scores if softcap is None else softcap * np.tanh(scores / softcap)
 
 

@@ -23,7 +23,7 @@ def block(config: Config, mlp: Experts | None = None) -> Block:
 
 
 def whole_model(config: Config, blocks: Block | list[Block]) -> Spec:
-    """The model around its layers."""
+    """The Spec of a decoder with these layers, its embedding, final norm and output head as the config says."""
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     config.get("eod_token_id")
     return llama.decoder(config, blocks, biases=biases)

@@ -120,7 +120,7 @@ def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
 
 
 def _has_experts(config: Config, count: int) -> list[bool]:
-    """Whether each layer has experts."""
+    """For each of `count` layers, whether its feed-forward part is a mixture of experts."""
     kinds = config.list_of("mlp_layer_types", kind=str, count=count)
     first = config.integer("first_k_dense_replace", default=1, least=0)
     if kinds is None:
